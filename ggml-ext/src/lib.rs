@@ -1,0 +1,1 @@
+//! Rust kernels for ggml.

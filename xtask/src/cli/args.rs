@@ -1,0 +1,133 @@
+//! The command line as clap sees it. Names of flags follow cargo's.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Keep a series of patches alive on llama.cpp, build it, and prove that it is right.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    version,
+    disable_help_subcommand = true
+)]
+#[command(
+    after_help = "Exit codes: 0 done and good · 1 a finding · 2 could not run · 3 inconclusive"
+)]
+#[allow(missing_docs)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags that every command takes.
+#[derive(Debug, Args)]
+pub struct Global {
+    /// Print one JSON document on stdout instead of text; progress stays on stderr
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Say more on stderr
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+    /// When to use colour
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: Color,
+    /// Use only what is already on this machine
+    #[arg(long, global = true)]
+    pub offline: bool,
+    /// Never install a missing build tool into target/
+    #[arg(long, global = true)]
+    pub no_provision: bool,
+    /// Parallel build jobs [default: number of processors]
+    #[arg(short, long, global = true, value_name = "N", value_parser = positive)]
+    pub jobs: Option<usize>,
+    /// The checkout to work in [default: the one around the current folder]
+    #[arg(long, global = true, value_name = "DIR", env = "LLAMA_PATCHSET_ROOT")]
+    pub root: Option<PathBuf>,
+}
+
+/// Colour of the output.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    /// Makes it the choice of all streams.
+    pub fn write_global(self) {
+        match self {
+            Color::Auto => anstream::ColorChoice::Auto,
+            Color::Always => anstream::ColorChoice::Always,
+            Color::Never => anstream::ColorChoice::Never,
+        }
+        .write_global();
+    }
+}
+
+/// The base that a command works on.
+#[derive(Debug, Args)]
+pub struct BaseArg {
+    /// The base to work on [default: the one that registry/upstreams.toml names]
+    #[arg(long, value_name = "ID")]
+    pub base: Option<String>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Say what is there, what is missing, and how to get it
+    Doctor(super::doctor::DoctorArgs),
+    /// Fetch, check and unpack a base
+    Vendor(super::vendor::VendorArgs),
+    /// Apply the series to the working tree
+    Apply(super::apply::ApplyArgs),
+    /// Take the series off the working tree
+    Revert(super::revert::RevertArgs),
+    /// Say what is applied, from hashes
+    Status(super::status::StatusArgs),
+    /// Check base, registry and working tree to the last byte
+    Verify(super::verify::VerifyArgs),
+    /// Build vanilla and patched
+    Build(super::build::BuildArgs),
+    /// Make the tiny models that the gates run on
+    Fixture(super::fixture::FixtureArgs),
+    /// Prove that the series is right: the main job, sets up all it needs
+    Gate(super::gate::GateArgs),
+}
+
+impl Command {
+    /// The name that the user typed.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Command::Doctor(_) => "doctor",
+            Command::Vendor(_) => "vendor",
+            Command::Apply(_) => "apply",
+            Command::Revert(_) => "revert",
+            Command::Status(_) => "status",
+            Command::Verify(_) => "verify",
+            Command::Build(_) => "build",
+            Command::Fixture(_) => "fixture",
+            Command::Gate(_) => "gate",
+        }
+    }
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("it must be a whole number from 1".to_owned()),
+        Ok(number) => Ok(number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_definition_is_sound() {
+        <super::Cli as clap::CommandFactory>::command().debug_assert();
+    }
+}

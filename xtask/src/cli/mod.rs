@@ -1,0 +1,127 @@
+//! The only part that knows of clap and terminals. One command, one file; each is thin over an
+//! engine module and returns an [`Outcome`], which this file prints.
+
+mod apply;
+mod args;
+mod build;
+mod doctor;
+mod fixture;
+mod gate;
+mod outcome;
+mod revert;
+mod status;
+mod terminal;
+mod vendor;
+mod verify;
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::ctx::{Cancel, Ctx};
+use crate::error::{Error, Result};
+use crate::project::Project;
+use args::{Cli, Command, Global};
+pub use outcome::{Outcome, Status};
+
+/// Parses the command line, runs the command, prints its outcome.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors: clap prints them to stdout with code 0.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    cli.global.color.write_global();
+    let name = cli.command.name();
+    let json = cli.global.json;
+    let result = run(cli);
+    let (text, code) = match &result {
+        Ok(outcome) if json => (outcome.json(name), outcome.status.exit_code()),
+        Ok(outcome) => (outcome.text.clone(), outcome.status.exit_code()),
+        Err(error) => {
+            terminal::print_error(error);
+            let text = if json {
+                outcome::error_json(name, error)
+            } else {
+                String::new()
+            };
+            (text, error.kind().exit_code())
+        }
+    };
+    match print(&text) {
+        Ok(()) => ExitCode::from(code),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::from(code),
+        Err(error) => {
+            terminal::print_error(&Error::from(error).context("writing to stdout"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn print(text: &str) -> std::io::Result<()> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    let mut stdout = anstream::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        stdout.write_all(b"\n")?;
+    }
+    stdout.flush()
+}
+
+fn run(cli: Cli) -> Result<Outcome> {
+    let ctx = context(&cli.global)?;
+    match cli.command {
+        Command::Doctor(args) => doctor::run(&ctx, args),
+        Command::Vendor(args) => vendor::run(&ctx, args),
+        Command::Apply(args) => apply::run(&ctx, args),
+        Command::Revert(args) => revert::run(&ctx, args),
+        Command::Status(args) => status::run(&ctx, args),
+        Command::Verify(args) => verify::run(&ctx, args),
+        Command::Build(args) => build::run(&ctx, args),
+        Command::Fixture(args) => fixture::run(&ctx, args),
+        Command::Gate(args) => gate::run(&ctx, args),
+    }
+}
+
+fn context(global: &Global) -> Result<Ctx> {
+    let root = match &global.root {
+        Some(root) => root.clone(),
+        None => checkout()?,
+    };
+    let cancel = Cancel::default();
+    terminal::cancel_on_signals(&cancel)?;
+    Ok(Ctx {
+        project: Project::new(&root, &Project::default_cache()?)?,
+        sink: Box::new(terminal::Terminal::new(
+            global.verbose,
+            std::io::stderr().is_terminal(),
+        )),
+        offline: global.offline,
+        no_provision: global.no_provision,
+        jobs: global
+            .jobs
+            .or_else(|| std::thread::available_parallelism().ok().map(Into::into))
+            .unwrap_or(1),
+        cancel,
+    })
+}
+
+/// The checkout that the current folder lies in, else the one that this program was built from.
+fn checkout() -> Result<std::path::PathBuf> {
+    let here = std::env::current_dir()?;
+    let inside = here
+        .ancestors()
+        .find(|dir| dir.join("registry/upstreams.toml").is_file());
+    Ok(match inside {
+        Some(dir) => dir.to_path_buf(),
+        None => std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .map_or(here.clone(), std::path::Path::to_path_buf),
+    })
+}

@@ -1,0 +1,1 @@
+//! Unified diffs: parse, and apply exactly.

@@ -1,0 +1,1 @@
+//! Servers under test, comparisons, verdicts, reports.

@@ -1,0 +1,37 @@
+//! Engine of the patch-set manager: keeps a series of additive patches on a pinned llama.cpp,
+//! builds it, and proves that the result is right.
+//!
+//! This file is the map. Data flows from top to bottom; nothing points upwards.
+//!
+//! | room | what lives there |
+//! | --- | --- |
+//! | [`error`] | the one error type: kind (which decides the exit code), context, hints |
+//! | [`ctx`] | what every operation is given: project, progress sink, cancellation, `--offline`, `--jobs` |
+//! | [`project`] | where things are: registry, patches, vendor trees, cache, target; the lock |
+//! | [`model`] | all data types that are read from or written to disk, and nothing else |
+//! | [`tree`] | folders as values: safe relative paths, per-file manifests, atomic replacement |
+//! | [`vendor`] | bases: fetch, check, unpack, materialise |
+//! | [`diff`] | unified diffs: parse, and apply exactly |
+//! | [`patchset`] | patches and series: load, images, apply, revert, status, verify |
+//! | [`build`] | tools, CMake, ninja, stamps and build manifests |
+//! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
+//! | [`gate`] | servers under test, comparisons, verdicts, reports |
+//! | [`doctor`] | what is there and what is missing |
+//! | [`cli`] | the only part that knows of clap and terminals: one command, one file |
+
+pub mod build;
+pub mod cli;
+pub mod ctx;
+pub mod diff;
+pub mod doctor;
+pub mod error;
+pub mod fixture;
+pub mod gate;
+pub mod model;
+pub mod patchset;
+pub mod project;
+pub mod tree;
+pub mod vendor;
+
+pub use ctx::Ctx;
+pub use error::{Error, Kind, Result};

@@ -1,0 +1,97 @@
+//! `target/llama/<base>/<flavour>-<backend>/build.json`: what a build was made from and what
+//! came out.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::Digest;
+
+/// Which tree a build is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Flavour {
+    /// The pristine tree.
+    Vanilla,
+    /// The working tree.
+    Patched,
+}
+
+impl fmt::Display for Flavour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Flavour::Vanilla => "vanilla",
+            Flavour::Patched => "patched",
+        })
+    }
+}
+
+/// Provenance of one build.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct BuildManifest {
+    /// Version of this format; 1.
+    pub schema: u32,
+    /// Base id.
+    pub base: String,
+    /// Digest of the base's manifest.
+    pub tree: Digest,
+    /// Which tree it was built from.
+    pub flavour: Flavour,
+    /// `cpu`.
+    pub backend: String,
+    /// The patch set; absent for vanilla.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patchset: Option<PatchSetStamp>,
+    /// Digest over the paths and contents of the sources that were built.
+    pub source: Digest,
+    /// Build options as CMake really cached them (`CMAKE_*`, `GGML_*`, `LLAMA_*`, `OPENCOTI_*`
+    /// and `BUILD_SHARED_LIBS`), without paths of this machine.
+    pub flags: BTreeMap<String, String>,
+    /// Compilers, by language (`C`, `CXX`).
+    pub compilers: BTreeMap<String, Compiler>,
+    /// `cmake --version`.
+    pub cmake: String,
+    /// `ninja --version`.
+    pub ninja: String,
+    /// Compiler launcher, such as `ccache`; absent where none was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launcher: Option<String>,
+    /// Everything that was built and is used: programs and libraries.
+    pub artifacts: Vec<Artifact>,
+}
+
+/// See [`BuildManifest::patchset`].
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PatchSetStamp {
+    /// The patch-set id.
+    pub id: Digest,
+    /// The patches, in order.
+    pub patches: Vec<String>,
+}
+
+/// One compiler.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Compiler {
+    /// CMake's id: `GNU`, `Clang`.
+    pub id: String,
+    /// Its version.
+    pub version: String,
+    /// Its path.
+    pub path: String,
+}
+
+/// One built file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Artifact {
+    /// Path relative to the build folder: `out/bin/llama-server`.
+    pub path: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// Digest of the content.
+    pub sha256: Digest,
+}

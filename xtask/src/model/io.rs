@@ -1,0 +1,114 @@
+//! Reading and writing the project's data files.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, Result, ResultExt};
+
+/// Reads a TOML file. A broken one is an error with file, line and column.
+pub fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = fs_err::read_to_string(path)?;
+    toml::from_str(&text).map_err(|error| {
+        let place = match error.span() {
+            Some(span) => {
+                let (line, column) = line_column(&text, span.start);
+                format!("{}:{line}:{column}", path.display())
+            }
+            None => path.display().to_string(),
+        };
+        Error::config(error.message().trim().replace('\n', ", ")).context(place)
+    })
+}
+
+/// Reads a JSON file that this program wrote.
+pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = fs_err::read_to_string(path)?;
+    serde_json::from_str(&text)
+        .map_err(|error| Error::config(error.to_string()).context(path.display().to_string()))
+}
+
+/// Writes a JSON file in one step; see [`write_atomic`].
+pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
+    let mut text =
+        serde_json::to_string_pretty(value).map_err(|error| Error::internal(error.to_string()))?;
+    text.push('\n');
+    write_atomic(path, text.as_bytes())
+}
+
+/// Writes a file so that after a crash the old or the new content is there, never a mixture:
+/// a temporary file beside it, flushed to disk, renamed over it.
+pub fn write_atomic(path: &Path, content: &[u8]) -> Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    fs_err::create_dir_all(dir)?;
+    let write = || -> std::io::Result<()> {
+        let mut file = tempfile::Builder::new()
+            .prefix(".tmp-")
+            .permissions_for_all()
+            .tempfile_in(dir)?;
+        file.write_all(content)?;
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|error| error.error)?;
+        std::fs::File::open(dir)?.sync_all()
+    };
+    write().context(|| format!("writing {}", path.display()))
+}
+
+trait PermissionsForAll {
+    fn permissions_for_all(&mut self) -> &mut Self;
+}
+
+impl PermissionsForAll for tempfile::Builder<'_, '_> {
+    /// Temporary files are private by default; data files should have the usual mode.
+    fn permissions_for_all(&mut self) -> &mut Self {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            self.permissions(std::fs::Permissions::from_mode(0o644));
+        }
+        self
+    }
+}
+
+/// Line and column, both from 1, of the byte `offset` of `text`.
+fn line_column(text: &str, offset: usize) -> (usize, usize) {
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let column = before
+        .iter()
+        .rev()
+        .take_while(|byte| **byte != b'\n')
+        .count()
+        + 1;
+    (line, column)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn broken_toml_names_file_line_and_column() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("series.toml");
+        std::fs::write(&path, "schema = 1\n[series]\n\"x\" = [1]\n").unwrap();
+        let error = read_toml::<crate::model::Series>(&path).unwrap_err();
+        assert!(error.to_string().contains("series.toml:3:8"), "{error}");
+        assert_eq!(error.kind(), crate::Kind::Config);
+    }
+
+    #[test]
+    fn atomic_write_replaces_and_leaves_no_temporary_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sub/file.json");
+        write_atomic(&path, b"one").unwrap();
+        write_atomic(&path, b"two").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"two");
+        assert_eq!(
+            std::fs::read_dir(dir.path().join("sub")).unwrap().count(),
+            1
+        );
+    }
+}

@@ -1,0 +1,45 @@
+//! `patches/<id>/patch.toml`: what a patch is, needs and is allowed.
+
+use serde::Deserialize;
+
+/// One capability: manifest, hooks and overlay.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PatchManifest {
+    /// Version of this format; 1.
+    pub schema: u32,
+    /// Name; equals the folder's.
+    pub id: String,
+    /// One line.
+    pub title: String,
+    /// Why it exists and what it does when on.
+    pub purpose: String,
+    /// Patches that must come before it in a series.
+    #[serde(default)]
+    pub requires: Vec<String>,
+    /// Gates that judge it.
+    #[serde(default)]
+    pub gates: Vec<String>,
+    /// Environment variables that switch it on; empty where there is nothing to switch.
+    #[serde(default)]
+    pub switches: Vec<String>,
+    /// Files and folders of this project, outside the patch, that go into what is built and
+    /// thus into the patch-set id.
+    #[serde(default)]
+    pub inputs: Vec<String>,
+    /// What else than inserting lines it may do to upstream files.
+    #[serde(default)]
+    pub allow: Allow,
+}
+
+/// Exceptions from additivity, each with its reason.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Allow {
+    /// How many upstream lines the hooks may delete or rewrite.
+    #[serde(default)]
+    pub deletions: usize,
+    /// Why.
+    #[serde(default)]
+    pub reason: String,
+}

@@ -1,0 +1,184 @@
+//! Where things are: one checkout of the project, and the user's cache that all checkouts share.
+//!
+//! ```text
+//! <root>/registry/          upstreams.toml series.toml hooks.toml …      committed
+//! <root>/patches/<id>/      patch.toml hooks.patch src/…                 committed
+//! <root>/vendor/<base>/     working tree: the base with its series       git-ignored
+//! <root>/target/llama/<base>/<flavour>-<backend>/   builds               git-ignored
+//! <cache>/downloads/        archives, named by digest                    shared
+//! <cache>/bases/<base>-<digest>/{tree,manifest}     pristine trees       shared
+//! ```
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result, ResultExt};
+use crate::model::{Base, Flavour, Series, Upstreams};
+
+/// Environment variable that moves the shared cache folder.
+pub const CACHE_VAR: &str = "LLAMA_PATCHSET_CACHE";
+
+/// One checkout of the project.
+#[derive(Clone, Debug)]
+pub struct Project {
+    root: PathBuf,
+    cache: PathBuf,
+}
+
+impl Project {
+    /// A project at `root` with its shared cache at `cache`. Both are made absolute.
+    pub fn new(root: &Path, cache: &Path) -> Result<Self> {
+        let root = std::path::absolute(root)?;
+        if !root.join("registry/upstreams.toml").is_file() {
+            return Err(Error::usage(format!(
+                "{} is no checkout of this project: it has no registry/upstreams.toml",
+                root.display()
+            ))
+            .hint("run the command inside the checkout, or name it with --root"));
+        }
+        Ok(Project {
+            root,
+            cache: std::path::absolute(cache)?,
+        })
+    }
+
+    /// The user's cache folder: `LLAMA_PATCHSET_CACHE`, else `XDG_CACHE_HOME/llama-patchset`,
+    /// else `~/.cache/llama-patchset`.
+    pub fn default_cache() -> Result<PathBuf> {
+        let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        if let Some(dir) = var(CACHE_VAR) {
+            return Ok(dir.into());
+        }
+        if let Some(dir) = var("XDG_CACHE_HOME") {
+            return Ok(Path::new(&dir).join("llama-patchset"));
+        }
+        match var("HOME") {
+            Some(home) => Ok(Path::new(&home).join(".cache/llama-patchset")),
+            None => Err(Error::environment(format!(
+                "no cache folder: neither {CACHE_VAR} nor XDG_CACHE_HOME nor HOME is set"
+            ))
+            .hint(format!("set {CACHE_VAR} to a folder of yours"))),
+        }
+    }
+
+    /// The checkout.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The shared cache.
+    pub fn cache(&self) -> &Path {
+        &self.cache
+    }
+
+    /// `registry/<name>`.
+    pub fn registry(&self, name: &str) -> PathBuf {
+        self.root.join("registry").join(name)
+    }
+
+    /// `patches/<id>`.
+    pub fn patch_dir(&self, id: &str) -> PathBuf {
+        self.root.join("patches").join(id)
+    }
+
+    /// `vendor/`.
+    pub fn vendor(&self) -> PathBuf {
+        self.root.join("vendor")
+    }
+
+    /// The working tree of `base`: `vendor/<base>`.
+    pub fn working_tree(&self, base: &str) -> PathBuf {
+        self.vendor().join(base)
+    }
+
+    /// `target/`, where everything that can be made again is put.
+    pub fn target(&self) -> PathBuf {
+        self.root.join("target")
+    }
+
+    /// The folder of one build: `target/llama/<base>/<flavour>-<backend>`.
+    pub fn build_dir(&self, base: &str, flavour: Flavour, backend: &str) -> PathBuf {
+        self.target()
+            .join("llama")
+            .join(base)
+            .join(format!("{flavour}-{backend}"))
+    }
+
+    /// A path as a user wants to read it: relative to the checkout where it lies inside.
+    pub fn show(&self, path: &Path) -> String {
+        path.strip_prefix(&self.root)
+            .unwrap_or(path)
+            .display()
+            .to_string()
+    }
+
+    /// `registry/upstreams.toml`.
+    pub fn upstreams(&self) -> Result<Upstreams> {
+        crate::model::read_toml(&self.registry("upstreams.toml"))
+    }
+
+    /// `registry/series.toml`.
+    pub fn series(&self) -> Result<Series> {
+        crate::model::read_toml(&self.registry("series.toml"))
+    }
+
+    /// The base `id`, or the default one.
+    pub fn base(&self, id: Option<&str>) -> Result<Base> {
+        let mut upstreams = self.upstreams()?;
+        let id = id.unwrap_or(&upstreams.default).to_owned();
+        if let Some(at) = upstreams.base.iter().position(|base| base.id == id) {
+            return Ok(upstreams.base.swap_remove(at));
+        }
+        let known = upstreams.base.iter().map(|base| base.id.as_str());
+        Err(Error::usage(format!("unknown base `{id}`")).hint(suggest(&id, known, "bases")))
+    }
+
+    /// Serialises commands that change this checkout. Waits for another running command; the
+    /// lock goes with the process, so a killed one never leaves it behind.
+    pub fn lock(&self, sink: &dyn crate::ctx::Sink) -> Result<Lock> {
+        let dir = self.vendor();
+        fs_err::create_dir_all(&dir)?;
+        lock_file(&dir.join(".lock"), sink)
+    }
+}
+
+/// A held lock; released on drop and with the process.
+#[derive(Debug)]
+pub struct Lock(#[allow(dead_code)] File);
+
+/// Takes an exclusive lock on `path`, saying so when it has to wait.
+pub fn lock_file(path: &Path, sink: &dyn crate::ctx::Sink) -> Result<Lock> {
+    let file = fs_err::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)?
+        .into_file();
+    match file.try_lock() {
+        Ok(()) => return Ok(Lock(file)),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            sink.note("another command is at work here; waiting for it to end");
+        }
+        Err(std::fs::TryLockError::Error(error)) => {
+            return Err(error).context(|| format!("locking {}", path.display()));
+        }
+    }
+    file.lock()
+        .context(|| format!("locking {}", path.display()))?;
+    Ok(Lock(file))
+}
+
+/// A hint for a name that is not known: the nearest one, else all of them.
+pub fn suggest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>, what: &str) -> String {
+    let known: Vec<&str> = known.collect();
+    let near = known
+        .iter()
+        .map(|name| (strsim::jaro_winkler(wrong, name), name))
+        .filter(|(score, _)| *score > 0.8)
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    match (near, known.is_empty()) {
+        (Some((_, name)), _) => format!("did you mean `{name}`?"),
+        (None, true) => format!("there are no {what} yet"),
+        (None, false) => format!("known {what}: {}", known.join(", ")),
+    }
+}

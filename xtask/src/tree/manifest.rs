@@ -1,0 +1,340 @@
+//! Per-file manifests of a tree: what a base is pinned by.
+//!
+//! The text form is one line per file, sorted by path: `<sha256> <mode> <path>`, where mode is
+//! `-` for a plain file, `x` for an executable one and `l` for a symbolic link (whose digest is
+//! that of its target's text). The digest of a tree is the SHA-256 of that text.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::model::Digest;
+use crate::tree::RelPath;
+
+/// What kind of file an [`Entry`] is. Only what git would record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileMode {
+    /// A plain file.
+    Plain,
+    /// A plain file with the owner's execute bit.
+    Executable,
+    /// A symbolic link.
+    Link,
+}
+
+/// One file of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Kind of file.
+    pub mode: FileMode,
+    /// Digest of its content, or of the link's target.
+    pub sha256: Digest,
+}
+
+/// All files of a tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TreeManifest {
+    files: BTreeMap<RelPath, Entry>,
+}
+
+/// Where a tree is not what its manifest says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "what", rename_all = "kebab-case")]
+pub enum Difference {
+    /// A file that should be there is not.
+    Missing {
+        /// Path inside the tree.
+        path: RelPath,
+    },
+    /// A file that should not be there.
+    Unknown {
+        /// Path inside the tree.
+        path: RelPath,
+    },
+    /// The content differs.
+    Content {
+        /// Path inside the tree.
+        path: RelPath,
+        /// Recorded digest.
+        expected: Digest,
+        /// Digest found.
+        found: Digest,
+    },
+    /// The kind of file differs.
+    Mode {
+        /// Path inside the tree.
+        path: RelPath,
+        /// Recorded mode.
+        expected: FileMode,
+        /// Mode found.
+        found: FileMode,
+    },
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Difference::Missing { path } => write!(f, "{path}: missing"),
+            Difference::Unknown { path } => write!(f, "{path}: not part of the tree"),
+            Difference::Content {
+                path,
+                expected,
+                found,
+            } => {
+                write!(f, "{path}: expected sha256 {expected}, found {found}")
+            }
+            Difference::Mode {
+                path,
+                expected,
+                found,
+            } => {
+                write!(
+                    f,
+                    "{path}: expected a file of kind {expected:?}, found {found:?}"
+                )
+            }
+        }
+    }
+}
+
+impl TreeManifest {
+    /// Hashes the tree at `root`, leaving out what `skip` says. `skip` is asked for folders too
+    /// (with a trailing slash), so that whole folders are not even listed.
+    pub fn of_tree(root: &Path, skip: impl Fn(&str) -> bool) -> Result<Self> {
+        let mut paths = Vec::new();
+        let mut walker = walkdir::WalkDir::new(root).min_depth(1).into_iter();
+        while let Some(entry) = walker.next() {
+            let entry = entry.map_err(|error| Error::environment(error.to_string()))?;
+            let below = entry.path().strip_prefix(root).unwrap_or(entry.path());
+            let is_dir = entry.file_type().is_dir();
+            let mut text = below.to_string_lossy().into_owned();
+            if is_dir {
+                text.push('/');
+            }
+            if skip(&text) {
+                if is_dir {
+                    walker.skip_current_dir();
+                }
+                continue;
+            }
+            if !is_dir {
+                paths.push(RelPath::from_path(below)?);
+            }
+        }
+        let files = paths
+            .into_par_iter()
+            .map(|path| {
+                let entry = Entry::of_file(&path.below(root))?;
+                Ok((path, entry))
+            })
+            .collect::<Result<BTreeMap<_, _>>>()?;
+        Ok(TreeManifest { files })
+    }
+
+    /// Reads the text form.
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut files = BTreeMap::new();
+        for (at, line) in text.lines().enumerate() {
+            let broken =
+                || Error::config(format!("line {} of the tree manifest is broken", at + 1));
+            let mut parts = line.splitn(3, ' ');
+            let (Some(digest), Some(mode), Some(path)) = (parts.next(), parts.next(), parts.next())
+            else {
+                return Err(broken());
+            };
+            let entry = Entry {
+                sha256: digest.parse().map_err(|_| broken())?,
+                mode: match mode {
+                    "-" => FileMode::Plain,
+                    "x" => FileMode::Executable,
+                    "l" => FileMode::Link,
+                    _ => return Err(broken()),
+                },
+            };
+            files.insert(RelPath::new(path)?, entry);
+        }
+        Ok(TreeManifest { files })
+    }
+
+    /// The text form.
+    pub fn text(&self) -> String {
+        let mut text = String::with_capacity(self.files.len() * 110);
+        for (path, entry) in &self.files {
+            let mode = match entry.mode {
+                FileMode::Plain => '-',
+                FileMode::Executable => 'x',
+                FileMode::Link => 'l',
+            };
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{} {mode} {path}", entry.sha256);
+        }
+        text
+    }
+
+    /// The digest of the tree.
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.text().as_bytes())
+    }
+
+    /// Adds or replaces a file.
+    pub fn insert(&mut self, path: RelPath, entry: Entry) {
+        self.files.insert(path, entry);
+    }
+
+    /// One file.
+    pub fn get(&self, path: &RelPath) -> Option<Entry> {
+        self.files.get(path).copied()
+    }
+
+    /// All files, sorted by path.
+    pub fn iter(&self) -> impl Iterator<Item = (&RelPath, &Entry)> {
+        self.files.iter()
+    }
+
+    /// Number of files.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether there is no file.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Where `found` is not what `self` says, sorted by path.
+    pub fn differences(&self, found: &TreeManifest) -> Vec<Difference> {
+        let mut list = Vec::new();
+        for (path, expected) in &self.files {
+            let path = path.clone();
+            match found.files.get(&path) {
+                None => list.push(Difference::Missing { path }),
+                Some(other) if other.mode != expected.mode => list.push(Difference::Mode {
+                    path,
+                    expected: expected.mode,
+                    found: other.mode,
+                }),
+                Some(other) if other.sha256 != expected.sha256 => list.push(Difference::Content {
+                    path,
+                    expected: expected.sha256,
+                    found: other.sha256,
+                }),
+                Some(_) => {}
+            }
+        }
+        for path in found.files.keys() {
+            if !self.files.contains_key(path) {
+                list.push(Difference::Unknown { path: path.clone() });
+            }
+        }
+        list.sort_by(|a, b| a.path().cmp(b.path()));
+        list
+    }
+}
+
+impl Difference {
+    /// The path that differs.
+    pub fn path(&self) -> &RelPath {
+        match self {
+            Difference::Missing { path }
+            | Difference::Unknown { path }
+            | Difference::Content { path, .. }
+            | Difference::Mode { path, .. } => path,
+        }
+    }
+}
+
+impl Entry {
+    /// Looks at the file at `path`. Anything but files and links is refused.
+    pub fn of_file(path: &Path) -> Result<Self> {
+        let meta = fs_err::symlink_metadata(path)?;
+        let kind = meta.file_type();
+        if kind.is_symlink() {
+            let target = fs_err::read_link(path)?;
+            return Ok(Entry {
+                mode: FileMode::Link,
+                sha256: Digest::of(target.to_string_lossy().as_bytes()),
+            });
+        }
+        if !kind.is_file() {
+            return Err(Error::finding(format!(
+                "{} is neither a file nor a link",
+                path.display()
+            )));
+        }
+        Ok(Entry {
+            mode: if is_executable(&meta) {
+                FileMode::Executable
+            } else {
+                FileMode::Plain
+            },
+            sha256: Digest::of_file(path)?,
+        })
+    }
+}
+
+#[cfg(unix)]
+fn is_executable(meta: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    meta.permissions().mode() & 0o100 != 0
+}
+
+#[cfg(not(unix))]
+fn is_executable(_: &std::fs::Metadata) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn text_form_round_trips() {
+        let dir = tree(&[("b/c with blank", "x"), ("a", ""), ("skip/me", "y")]);
+        let manifest = TreeManifest::of_tree(dir.path(), |path| path == "skip/").unwrap();
+        assert_eq!(manifest.len(), 2);
+        assert_eq!(TreeManifest::parse(&manifest.text()).unwrap(), manifest);
+    }
+
+    #[test]
+    fn each_kind_of_difference_is_named() {
+        let old = tree(&[
+            ("same", "1"),
+            ("gone", "2"),
+            ("changed", "3"),
+            ("mode", "4"),
+        ]);
+        let new = tree(&[("same", "1"), ("changed", "x"), ("new", "5"), ("mode", "4")]);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(new.path().join("mode"), mode).unwrap();
+        }
+        let all = |_: &str| false;
+        let old = TreeManifest::of_tree(old.path(), all).unwrap();
+        let new = TreeManifest::of_tree(new.path(), all).unwrap();
+        let list = old.differences(&new);
+        let kinds: Vec<String> = list.iter().map(ToString::to_string).collect();
+        assert_eq!(kinds.len(), 4, "{kinds:?}");
+        assert!(kinds[0].starts_with("changed: expected sha256 "));
+        assert_eq!(kinds[1], "gone: missing");
+        assert!(kinds[2].starts_with("mode: expected a file of kind Plain"));
+        assert_eq!(kinds[3], "new: not part of the tree");
+        assert!(old.differences(&old).is_empty());
+    }
+}
