@@ -1,0 +1,334 @@
+//! Exact application: the stated line, the whole context, no offset, no fuzz.
+
+use std::fmt;
+
+use crate::diff::{FileDiff, Hunk, lines_of};
+
+/// Why a diff does not sit on a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// Number of the hunk in its file, from 1.
+    pub hunk: usize,
+    /// The hunk's heading.
+    pub heading: String,
+    /// The line of the file, from 1, at which it fails.
+    pub line: usize,
+    /// What the hunk expects there; absent where the hunk itself is wrong.
+    pub expected: Option<String>,
+    /// What stands there; absent at the end of the file.
+    pub found: Option<String>,
+    /// What is wrong, in words.
+    pub reason: &'static str,
+    /// Lines (from 1) at which the whole old side of the hunk does occur.
+    pub elsewhere: Vec<usize>,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "hunk {}", self.hunk)?;
+        if !self.heading.is_empty() {
+            write!(f, " ({})", self.heading)?;
+        }
+        write!(f, ", line {}: {}", self.line, self.reason)?;
+        if let Some(expected) = &self.expected {
+            write!(f, "\n  expected: {expected}")?;
+            match &self.found {
+                Some(found) => write!(f, "\n  found:    {found}")?,
+                None => f.write_str("\n  found:    (end of file)")?,
+            }
+        }
+        match self.elsewhere.as_slice() {
+            [] => Ok(()),
+            [line] => write!(f, "\n  its lines do occur at line {line}"),
+            lines => write!(f, "\n  its lines occur at several places: {lines:?}"),
+        }
+    }
+}
+
+/// Applies `diff` to `old`.
+pub fn apply(diff: &FileDiff, old: &[u8]) -> Result<Vec<u8>, Mismatch> {
+    let old_lines = lines_of(old);
+    let inserted: usize = diff
+        .hunks
+        .iter()
+        .flat_map(|hunk| &hunk.lines)
+        .filter_map(|line| line.new())
+        .map(<[u8]>::len)
+        .sum();
+    let mut new = Vec::with_capacity(old.len() + inserted);
+    // Lines of the old file that are already copied, and of the new one that are written.
+    let (mut done, mut written) = (0usize, 0usize);
+    for (at, hunk) in diff.hunks.iter().enumerate() {
+        let first = locate(hunk, at + 1, &old_lines, done)?;
+        for line in &old_lines[done..first] {
+            new.extend_from_slice(line);
+        }
+        written += first - done;
+        let new_first = if hunk.new_len == 0 {
+            hunk.new_start
+        } else {
+            hunk.new_start.wrapping_sub(1)
+        };
+        if new_first != written {
+            return Err(mismatch(
+                hunk,
+                at + 1,
+                first + 1,
+                "the header's old and new line do not agree with the hunks before it",
+            ));
+        }
+        for line in hunk.lines.iter().filter_map(|line| line.new()) {
+            new.extend_from_slice(line);
+        }
+        done = first + hunk.old_len;
+        written += hunk.new_len;
+        if done < old_lines.len() && new.last().is_some_and(|byte| *byte != b'\n') {
+            return Err(mismatch(
+                hunk,
+                at + 1,
+                done,
+                "a line without line end would be followed by more lines",
+            ));
+        }
+    }
+    for line in &old_lines[done..] {
+        new.extend_from_slice(line);
+    }
+    Ok(new)
+}
+
+/// Whether `file` already is what `diff` makes: each hunk's new side stands at its new line.
+pub fn is_applied(diff: &FileDiff, file: &[u8]) -> bool {
+    let lines = lines_of(file);
+    !diff.hunks.is_empty()
+        && diff.hunks.iter().all(|hunk| {
+            let first = if hunk.new_len == 0 {
+                hunk.new_start
+            } else {
+                hunk.new_start.wrapping_sub(1)
+            };
+            let block: Vec<&[u8]> = hunk.lines.iter().filter_map(|line| line.new()).collect();
+            first
+                .checked_add(block.len())
+                .and_then(|end| lines.get(first..end))
+                .is_some_and(|there| there == block)
+        })
+}
+
+/// The index of the first old line of `hunk`, once every one of its old lines is found there.
+fn locate(hunk: &Hunk, number: usize, lines: &[&[u8]], done: usize) -> Result<usize, Mismatch> {
+    let first = if hunk.old_len == 0 {
+        hunk.old_start
+    } else if hunk.old_start == 0 {
+        return Err(mismatch(
+            hunk,
+            number,
+            1,
+            "the header names line 0 for lines that exist",
+        ));
+    } else {
+        hunk.old_start - 1
+    };
+    if first < done {
+        return Err(mismatch(
+            hunk,
+            number,
+            first + 1,
+            "it overlaps the hunk before it or is out of order",
+        ));
+    }
+    if first > lines.len() {
+        return Err(mismatch(
+            hunk,
+            number,
+            lines.len() + 1,
+            "the file ends before the hunk's place",
+        ));
+    }
+    let old: Vec<&[u8]> = hunk.lines.iter().filter_map(|line| line.old()).collect();
+    if let Some(at) = (0..old.len()).find(|at| lines.get(first + at) != Some(&old[*at])) {
+        let mut fault = mismatch(
+            hunk,
+            number,
+            first + at + 1,
+            "the file is not what the hunk expects",
+        );
+        fault.expected = Some(show(old[at]));
+        fault.found = lines.get(first + at).map(|line| show(line));
+        fault.elsewhere = occurrences(&old, lines);
+        return Err(fault);
+    }
+    // As git does: a hunk without context behind its last change is one for the file's end.
+    let ends_in_change = !matches!(
+        hunk.lines.last(),
+        Some(crate::diff::Line::Context(_)) | None
+    );
+    if ends_in_change && first + hunk.old_len != lines.len() {
+        return Err(mismatch(
+            hunk,
+            number,
+            first + hunk.old_len + 1,
+            "it has no context behind its last change, yet the file goes on",
+        ));
+    }
+    Ok(first)
+}
+
+fn mismatch(hunk: &Hunk, number: usize, line: usize, reason: &'static str) -> Mismatch {
+    Mismatch {
+        hunk: number,
+        heading: hunk.heading.clone(),
+        line,
+        expected: None,
+        found: None,
+        reason,
+        elsewhere: Vec::new(),
+    }
+}
+
+/// Where all of `block` occurs in `lines`; at most ten places.
+fn occurrences(block: &[&[u8]], lines: &[&[u8]]) -> Vec<usize> {
+    if block.is_empty() {
+        return Vec::new();
+    }
+    lines
+        .windows(block.len())
+        .enumerate()
+        .filter(|(_, window)| *window == block)
+        .map(|(at, _)| at + 1)
+        .take(10)
+        .collect()
+}
+
+/// A line as a person can read it: control characters and line ends visible.
+fn show(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    let mut shown: String = text
+        .chars()
+        .map(|c| match c {
+            '\t' => c.to_string(),
+            c if c.is_control() => c.escape_default().to_string(),
+            c => c.to_string(),
+        })
+        .collect();
+    if !line.ends_with(b"\n") {
+        shown.push_str(" (no line end)");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diff::parse;
+    use proptest::prelude::*;
+
+    fn diff(text: &str) -> FileDiff {
+        parse(text.as_bytes()).unwrap().remove(0)
+    }
+
+    fn headed(hunks: &str) -> FileDiff {
+        diff(&format!("diff --git a/f b/f\n--- a/f\n+++ b/f\n{hunks}"))
+    }
+
+    #[test]
+    fn sits_at_its_line() {
+        let patch = headed("@@ -2,2 +2,3 @@\n b\n+x\n c\n");
+        assert_eq!(apply(&patch, b"a\nb\nc\nd\n").unwrap(), b"a\nb\nx\nc\nd\n");
+    }
+
+    #[test]
+    fn an_offset_of_one_line_is_an_error_that_says_where_the_place_is() {
+        let patch = headed("@@ -2,2 +2,3 @@ int f()\n b\n+x\n c\n");
+        let fault = apply(&patch, b"a\na\nb\nc\nd\n").unwrap_err();
+        assert_eq!(
+            (fault.line, fault.elsewhere.as_slice()),
+            (2, [3].as_slice())
+        );
+        insta::assert_snapshot!(fault, @r"
+        hunk 1 (int f()), line 2: the file is not what the hunk expects
+          expected: b
+          found:    a
+          its lines do occur at line 3
+        ");
+    }
+
+    #[test]
+    fn two_equal_bodies_are_never_guessed_between() {
+        let patch = headed("@@ -1,3 +1,4 @@ first\n {\n+x\n body\n }\n");
+        let fault = apply(&patch, b"//\n{\nbody\n}\n//\n{\nbody\n}\n").unwrap_err();
+        assert_eq!(fault.elsewhere, [2, 6]);
+    }
+
+    #[test]
+    fn line_ends_count() {
+        let patch = headed("@@ -1,2 +1,3 @@\n a\n+x\n b\n");
+        assert!(apply(&patch, b"a\r\nb\r\n").is_err());
+        let fault = apply(&patch, b"a\nb").unwrap_err();
+        assert_eq!(fault.found.as_deref(), Some("b (no line end)"));
+    }
+
+    #[test]
+    fn ends_and_beginnings() {
+        assert_eq!(apply(&headed("@@ -0,0 +1 @@\n+x\n"), b"").unwrap(), b"x\n");
+        let append = headed("@@ -1,1 +1,2 @@\n a\n+x\n");
+        assert_eq!(apply(&append, b"a\n").unwrap(), b"a\nx\n");
+        assert!(
+            apply(&append, b"a\nb\n").is_err(),
+            "meant for the end of the file"
+        );
+        let joined = headed("@@ -1 +1 @@\n-a\n+x\n\\ No newline at end of file\n");
+        assert!(apply(&joined, b"a\nb\n").is_err(), "would join two lines");
+    }
+
+    #[test]
+    fn hunks_out_of_order_or_with_a_wrong_new_line_are_refused() {
+        let mut swapped = headed("@@ -1,2 +1,3 @@\n a\n+x\n b\n@@ -3,2 +4,3 @@\n c\n+y\n d\n");
+        assert!(apply(&swapped, b"a\nb\nc\nd\n").is_ok());
+        swapped.hunks.reverse();
+        assert!(apply(&swapped, b"a\nb\nc\nd\n").is_err());
+        let wrong = headed("@@ -1,2 +1,3 @@\n a\n+x\n b\n@@ -3,2 +3,3 @@\n c\n+y\n d\n");
+        assert!(
+            apply(&wrong, b"a\nb\nc\nd\n").is_err(),
+            "the second hunk's new line must be 4"
+        );
+    }
+
+    #[test]
+    fn knows_what_is_there_already() {
+        let patch = headed("@@ -2,2 +2,3 @@\n b\n+x\n c\n");
+        assert!(is_applied(&patch, b"a\nb\nx\nc\n"));
+        assert!(!is_applied(&patch, b"a\nb\nc\n"));
+        assert!(!is_applied(&patch, b"\na\nb\nx\nc\n"), "not at its line");
+    }
+
+    proptest! {
+        /// What git's own algorithm would say of two texts, applied, gives the second text.
+        #[test]
+        fn a_diff_of_two_texts_gives_the_second(
+            old in "([ab]\n){0,20}[ab]?", new in "([ab]\n){0,20}[ab]?"
+        ) {
+            prop_assume!(old != new && !old.is_empty() && !new.is_empty());
+            let text = diffy::create_patch(&old, &new).to_string();
+            let text = text.replace("--- original", "--- a/f").replace("+++ modified", "+++ b/f");
+            let patch = diff(&text);
+            prop_assert_eq!(apply(&patch, old.as_bytes()).unwrap(), new.as_bytes());
+            prop_assert!(is_applied(&patch, new.as_bytes()));
+        }
+
+        /// No input panics, and an accepted one touches nothing outside its hunks.
+        #[test]
+        fn arbitrary_bytes_never_panic(text in proptest::collection::vec(any::<u8>(), 0..300),
+                                       file in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let mut diff = b"--- a/f\n+++ b/f\n@@ -1,1 +1,2 @@\n".to_vec();
+            diff.extend(text);
+            if let Ok(files) = parse(&diff) {
+                for parsed in &files {
+                    let _ = apply(parsed, &file);
+                    let _ = is_applied(parsed, &file);
+                }
+            }
+        }
+    }
+}
