@@ -33,5 +33,8 @@ pub mod project;
 pub mod tree;
 pub mod vendor;
 
+#[cfg(test)]
+mod toy;
+
 pub use ctx::Ctx;
 pub use error::{Error, Kind, Result};

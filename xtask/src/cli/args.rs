@@ -90,6 +90,8 @@ pub enum Command {
     Revert(super::revert::RevertArgs),
     /// Say what is applied, from hashes
     Status(super::status::StatusArgs),
+    /// Write the registry of hooks and images anew from the patches
+    Refresh(super::refresh::RefreshArgs),
     /// Check base, registry and working tree to the last byte
     Verify(super::verify::VerifyArgs),
     /// Build vanilla and patched
@@ -109,6 +111,7 @@ impl Command {
             Command::Apply(_) => "apply",
             Command::Revert(_) => "revert",
             Command::Status(_) => "status",
+            Command::Refresh(_) => "refresh",
             Command::Verify(_) => "verify",
             Command::Build(_) => "build",
             Command::Fixture(_) => "fixture",

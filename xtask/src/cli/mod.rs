@@ -8,6 +8,7 @@ mod doctor;
 mod fixture;
 mod gate;
 mod outcome;
+mod refresh;
 mod revert;
 mod status;
 mod terminal;
@@ -82,6 +83,7 @@ fn run(cli: Cli) -> Result<Outcome> {
         Command::Apply(args) => apply::run(&ctx, args),
         Command::Revert(args) => revert::run(&ctx, args),
         Command::Status(args) => status::run(&ctx, args),
+        Command::Refresh(args) => refresh::run(&ctx, args),
         Command::Verify(args) => verify::run(&ctx, args),
         Command::Build(args) => build::run(&ctx, args),
         Command::Fixture(args) => fixture::run(&ctx, args),

@@ -1,14 +1,78 @@
 //! `cargo xtask status`.
 
-use crate::cli::Outcome;
+use serde_json::json;
+
+use crate::cli::args::BaseArg;
+use crate::cli::{Outcome, Status};
 use crate::ctx::Ctx;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::patchset::{self, Images, PatchState, Series};
+use crate::vendor;
 
 /// Flags of `status`.
 #[derive(Debug, clap::Args)]
-pub struct StatusArgs {}
+pub struct StatusArgs {
+    #[command(flatten)]
+    base: BaseArg,
+}
 
-/// Runs the command.
-pub fn run(_ctx: &Ctx, _args: StatusArgs) -> Result<Outcome> {
-    Err(Error::internal("not written yet"))
+/// Says what is applied. Edits, half-applied patches and an outdated tree are findings.
+pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
+    let base = ctx.project.base(args.base.base.as_deref())?;
+    let series = Series::load(&ctx.project, &base)?;
+    let pristine = vendor::ensure(ctx, &base)?;
+    let (images, problems) = Images::attempt(&pristine, &series)?;
+    let tree = patchset::status(ctx, &pristine, &series, &images)?;
+    let name = ctx.project.show(&ctx.project.working_tree(&base.id));
+
+    let mut text = format!("base      {} (tree {})\n", base.id, base.tree.short());
+    text.push_str(&format!("patch set {}\n", series.id.short()));
+    if !tree.exists {
+        text.push_str(&format!(
+            "tree      {name}: none yet; cargo xtask apply makes it\n"
+        ));
+    } else {
+        text.push_str(&format!("tree      {name}\n"));
+    }
+    for (patch, (id, state)) in series.patches.iter().zip(&tree.patches) {
+        text.push_str(&format!("  {state:8}  {id:16}  {}\n", patch.manifest.title));
+    }
+    for problem in &problems {
+        text.push_str(&format!("does not apply: {problem}\n"));
+    }
+    for edit in &tree.edited {
+        text.push_str(&format!("edited: {edit}\n"));
+    }
+    for path in &tree.outdated {
+        text.push_str(&format!("outdated: {path} (cargo xtask apply)\n"));
+    }
+    let whole = |wanted: PatchState| tree.patches.iter().all(|(_, state)| *state == wanted);
+    let clean = problems.is_empty()
+        && tree.edited.is_empty()
+        && tree.outdated.is_empty()
+        && tree
+            .patches
+            .iter()
+            .all(|(_, state)| matches!(state, PatchState::Applied | PatchState::Absent));
+    if tree.exists && clean && !series.patches.is_empty() {
+        text.push_str(if whole(PatchState::Applied) {
+            "the whole series is applied\n"
+        } else if whole(PatchState::Absent) {
+            "the tree is the base, without the series\n"
+        } else {
+            "a part of the series is applied\n"
+        });
+    }
+    let data = json!({
+        "base": base.id,
+        "patchset": series.id,
+        "working_tree": name,
+        "tree": tree,
+        "problems": problems,
+    });
+    Ok(Outcome {
+        text,
+        data,
+        status: if clean { Status::Good } else { Status::Finding },
+    })
 }

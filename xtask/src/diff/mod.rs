@@ -53,7 +53,7 @@ pub enum Line {
 
 impl Line {
     /// The bytes that the old file has here, if it has any.
-    pub fn old(&self) -> Option<&[u8]> {
+    pub fn old_side(&self) -> Option<&[u8]> {
         match self {
             Line::Context(bytes) | Line::Delete(bytes) => Some(bytes),
             Line::Insert(_) => None,
@@ -61,7 +61,7 @@ impl Line {
     }
 
     /// The bytes that the new file has here, if it has any.
-    pub fn new(&self) -> Option<&[u8]> {
+    pub fn new_side(&self) -> Option<&[u8]> {
         match self {
             Line::Context(bytes) | Line::Insert(bytes) => Some(bytes),
             Line::Delete(_) => None,

@@ -1,23 +1,22 @@
 //! Patches and series: load, images, apply, revert, status, verify.
+//!
+//! [`Series`] is what the registry and `patches/` say; [`Images`] is what that makes of each
+//! touched file, computed in memory from the pristine tree; the rest compares a working tree
+//! with images, or moves it to them.
 
-use std::path::PathBuf;
+mod apply;
+mod images;
+mod load;
+mod refresh;
+mod status;
+mod verify;
 
-use crate::ctx::Ctx;
-use crate::error::{Error, Result};
-use crate::model::TreeState;
-use crate::vendor::Pristine;
+#[cfg(test)]
+mod tests;
 
-/// A working tree whose content is exactly what its state says.
-#[derive(Clone, Debug)]
-pub struct WorkingTree {
-    /// The folder that holds the tree.
-    pub root: PathBuf,
-    /// What is applied.
-    pub state: TreeState,
-}
-
-/// The working tree with the whole series applied, checked by hashes; an error names what is
-/// missing or drifted.
-pub fn applied(_ctx: &Ctx, _pristine: &Pristine) -> Result<WorkingTree> {
-    Err(Error::internal("not written yet"))
-}
+pub use apply::{Moved, apply, revert};
+pub use images::{Images, Problem, Step};
+pub use load::{Overlay, Patch, Series};
+pub use refresh::{refresh, registry_of};
+pub use status::{PatchState, TreeStatus, WorkingTree, applied, scan, status};
+pub use verify::{Finding, Verification, verify};

@@ -4,6 +4,9 @@ mod manifest;
 mod path;
 mod swap;
 
+#[cfg(test)]
+pub use swap::fault;
+
 pub use manifest::{Difference, Entry, FileMode, TreeManifest};
 pub use path::RelPath;
-pub use swap::{Staged, stage};
+pub use swap::{Staged, recover, stage};

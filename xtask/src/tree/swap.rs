@@ -12,6 +12,58 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result, ResultExt};
 use crate::tree::RelPath;
 
+/// Called before every change to the disk. Tests make it fail at the n-th call, which leaves the
+/// disk as a kill at that moment would.
+fn step() -> Result<()> {
+    #[cfg(test)]
+    return fault::step();
+    #[cfg(not(test))]
+    Ok(())
+}
+
+/// Simulated kills; see [`step`].
+#[cfg(test)]
+pub mod fault {
+    use std::cell::Cell;
+
+    use crate::error::{Error, Result};
+
+    thread_local! {
+        static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+
+    /// The next `calls` steps of this thread work, the one after is a kill.
+    pub fn kill_after(calls: usize) {
+        LEFT.set(Some(calls));
+    }
+
+    /// No more kills; whether there was one.
+    pub fn disarm() -> bool {
+        LEFT.take() == Some(0)
+    }
+
+    /// Whether the simulated process is dead: it must not clean up either.
+    pub fn is_dead() -> bool {
+        LEFT.get() == Some(0)
+    }
+
+    /// One step; see [`super::step`].
+    pub fn step() -> Result<()> {
+        match LEFT.get() {
+            Some(0) => Err(Error::internal("killed")),
+            Some(1) => {
+                LEFT.set(Some(0));
+                Err(Error::internal("killed"))
+            }
+            Some(left) => {
+                LEFT.set(Some(left - 1));
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 /// A tree that is being prepared beside the one it will replace.
 #[derive(Debug)]
 pub struct Staged {
@@ -47,15 +99,17 @@ pub fn stage(target: &Path) -> Result<Staged> {
     Ok(staged)
 }
 
-/// Finishes or undoes what a killed run left beside `target`.
-fn recover(target: &Path) -> Result<()> {
+/// Finishes or undoes what a killed run left beside `target`. The caller holds the lock.
+pub fn recover(target: &Path) -> Result<()> {
     let (next, old) = (staging_dir(target, "next"), staging_dir(target, "old"));
     if old.exists() && !target.exists() {
         // Killed between the two renames of a file system that cannot exchange.
+        step()?;
         fs_err::rename(&old, target)?;
     }
     for leftover in [next, old] {
         if leftover.exists() {
+            step()?;
             fs_err::remove_dir_all(leftover)?;
         }
     }
@@ -67,6 +121,7 @@ fn link_tree(from: &Path, to: &Path) -> Result<()> {
         let entry = entry.map_err(|error| Error::environment(error.to_string()))?;
         let below = entry.path().strip_prefix(from).unwrap_or(entry.path());
         let dest = to.join(below);
+        step()?;
         if entry.file_type().is_dir() {
             fs_err::create_dir_all(&dest)?;
         } else {
@@ -90,6 +145,7 @@ impl Staged {
             fs_err::create_dir_all(parent)?;
         }
         // Never write into the shared inode.
+        step()?;
         match std::fs::remove_file(&dest) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -97,6 +153,7 @@ impl Staged {
                 return Err(error).context(|| format!("replacing {path}"));
             }
         }
+        step()?;
         fs_err::write(&dest, content)?;
         #[cfg(unix)]
         {
@@ -113,6 +170,7 @@ impl Staged {
     /// Removes a file and the folders that it leaves empty.
     pub fn remove(&mut self, path: &RelPath) -> Result<()> {
         let dest = path.resolve(&self.dir)?;
+        step()?;
         fs_err::remove_file(&dest)?;
         let mut parent = dest.parent();
         while let Some(dir) = parent.filter(|dir| *dir != self.dir) {
@@ -127,6 +185,7 @@ impl Staged {
     /// Puts the staged tree in the old one's place and removes the old one.
     pub fn commit(mut self) -> Result<()> {
         for file in &self.fresh {
+            step()?;
             fs_err::File::open(file)?.sync_all()?;
         }
         let mut dirs: Vec<&Path> = self.fresh.iter().filter_map(|file| file.parent()).collect();
@@ -134,18 +193,22 @@ impl Staged {
         dirs.sort_unstable();
         dirs.dedup();
         for dir in dirs {
+            step()?;
             fs_err::File::open(dir)?.sync_all()?;
         }
+        step()?;
         if self.target.exists() {
             self.exchange()?;
         } else {
             fs_err::rename(&self.dir, &self.target)?;
         }
         self.keep = true;
+        step()?;
         if let Some(parent) = self.target.parent() {
             fs_err::File::open(parent)?.sync_all()?;
         }
         // Now the old tree, or nothing.
+        step()?;
         if self.dir.exists() {
             fs_err::remove_dir_all(&self.dir)?;
         }
@@ -171,6 +234,7 @@ impl Staged {
         }
         let old = staging_dir(&self.target, "old");
         fs_err::rename(&self.target, &old)?;
+        step()?;
         fs_err::rename(&self.dir, &self.target)?;
         fs_err::remove_dir_all(&old)?;
         Ok(())
@@ -180,6 +244,10 @@ impl Staged {
 impl Drop for Staged {
     /// A staged tree that was not committed leaves nothing.
     fn drop(&mut self) {
+        #[cfg(test)]
+        if fault::is_dead() {
+            return;
+        }
         if !self.keep {
             let _ = std::fs::remove_dir_all(&self.dir);
         }

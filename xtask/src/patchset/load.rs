@@ -1,0 +1,334 @@
+//! From `registry/series.toml` and `patches/` to a [`Series`] in memory.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::diff::{self, FileDiff};
+use crate::error::{Error, Kind, Result, ResultExt};
+use crate::model::{Base, Digest, PatchManifest, read_toml};
+use crate::project::{Project, suggest};
+use crate::tree::RelPath;
+
+/// A base with its ordered patches.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// The base.
+    pub base: Base,
+    /// The patches, in the order of application.
+    pub patches: Vec<Patch>,
+    /// The patch-set id: a digest over the base and everything that the patches put into a tree
+    /// or into what is built.
+    pub id: Digest,
+}
+
+/// One patch.
+#[derive(Clone, Debug)]
+pub struct Patch {
+    /// Its manifest.
+    pub manifest: PatchManifest,
+    /// Its hooks, by file.
+    pub hooks: Vec<FileDiff>,
+    /// Its overlay.
+    pub overlay: Vec<Overlay>,
+    /// The hooks file, relative to the checkout; absent where the patch has no hooks.
+    pub hooks_file: Option<String>,
+}
+
+/// One new file of a patch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overlay {
+    /// Destination in the tree.
+    pub path: RelPath,
+    /// Content.
+    pub content: Vec<u8>,
+    /// Whether it is executable.
+    pub executable: bool,
+}
+
+/// Version of the formats of `patch.toml`, `series.toml` and `upstreams.toml`.
+const SCHEMA: u32 = 1;
+
+impl Series {
+    /// Loads the series of `base`.
+    pub fn load(project: &Project, base: &Base) -> Result<Series> {
+        let registry = project.series()?;
+        check_schema(registry.schema).context(|| "registry/series.toml".to_owned())?;
+        let known: Vec<String> = project
+            .upstreams()?
+            .base
+            .into_iter()
+            .map(|b| b.id)
+            .collect();
+        if let Some(unknown) = registry.series.keys().find(|id| !known.contains(id)) {
+            return Err(Error::config(format!(
+                "there is a series for the unknown base `{unknown}`"
+            ))
+            .context("registry/series.toml")
+            .hint(suggest(unknown, known.iter().map(String::as_str), "bases")));
+        }
+        let ids = registry.of(&base.id);
+        let mut patches: Vec<Patch> = Vec::with_capacity(ids.len());
+        for id in ids {
+            let in_series = || format!("registry/series.toml, series of {}", base.id);
+            if patches.iter().any(|patch| patch.id() == id) {
+                return Err(Error::config(format!("`{id}` stands twice")).context(in_series()));
+            }
+            let patch = Patch::load(project, id, &base.id).context(in_series)?;
+            if let Some(missing) = patch
+                .manifest
+                .requires
+                .iter()
+                .find(|needed| !patches.iter().any(|earlier| earlier.id() == *needed))
+            {
+                return Err(Error::config(format!(
+                    "`{id}` requires `{missing}`, which does not stand before it"
+                ))
+                .context(in_series())
+                .hint(format!("put `{missing}` before `{id}`")));
+            }
+            patches.push(patch);
+        }
+        refuse_shared_overlay(&patches)?;
+        let id = identity(project, base, &patches)?;
+        Ok(Series {
+            base: base.clone(),
+            patches,
+            id,
+        })
+    }
+
+    /// The ids of all patches, in order.
+    pub fn ids(&self) -> Vec<String> {
+        self.patches
+            .iter()
+            .map(|patch| patch.id().to_owned())
+            .collect()
+    }
+
+    /// How many patches come up to and with `id`.
+    pub fn position(&self, id: &str) -> Result<usize> {
+        match self.patches.iter().position(|patch| patch.id() == id) {
+            Some(at) => Ok(at + 1),
+            None => Err(
+                Error::usage(format!("no patch `{id}` in the series of {}", self.base.id))
+                    .hint(suggest(id, self.patches.iter().map(Patch::id), "patches")),
+            ),
+        }
+    }
+}
+
+impl Patch {
+    /// The patch's id.
+    pub fn id(&self) -> &str {
+        &self.manifest.id
+    }
+
+    /// Loads `patches/<id>` as it is for `base`.
+    pub fn load(project: &Project, id: &str, base: &str) -> Result<Patch> {
+        let dir = project.patch_dir(id);
+        if !is_patch_id(id) {
+            return Err(Error::config(format!("`{id}` is no patch id"))
+                .hint("lowercase letters, digits and single hyphens, beginning with a letter"));
+        }
+        let file = dir.join("patch.toml");
+        if !file.is_file() {
+            let known = known_patches(project);
+            return Err(Error::config(format!(
+                "unknown patch `{id}`: there is no {}",
+                project.show(&file)
+            ))
+            .hint(suggest(id, known.iter().map(String::as_str), "patches")));
+        }
+        let manifest: PatchManifest = read_toml(&file)?;
+        let in_file = || project.show(&file);
+        check_schema(manifest.schema).context(in_file)?;
+        if manifest.id != id {
+            return Err(
+                Error::config(format!("its id is `{}`, its folder `{id}`", manifest.id))
+                    .context(in_file()),
+            );
+        }
+        let (hooks, hooks_file) = load_hooks(project, &dir, base)?;
+        let overlay =
+            load_overlay(&dir.join("src")).context(|| format!("{}/src", project.show(&dir)))?;
+        if hooks.is_empty() && overlay.is_empty() {
+            return Err(
+                Error::config("the patch is empty: neither hooks nor overlay")
+                    .context(project.show(&dir)),
+            );
+        }
+        Ok(Patch {
+            manifest,
+            hooks,
+            overlay,
+            hooks_file,
+        })
+    }
+}
+
+fn check_schema(schema: u32) -> Result<()> {
+    if schema == SCHEMA {
+        return Ok(());
+    }
+    Err(Error::config(format!(
+        "schema {schema} is not understood; this program reads schema {SCHEMA}"
+    )))
+}
+
+/// Whether `id` can name a patch: a folder, a marker in a comment and a C identifier in one.
+fn is_patch_id(id: &str) -> bool {
+    id.starts_with(|c: char| c.is_ascii_lowercase())
+        && !id.ends_with('-')
+        && !id.contains("--")
+        && id
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+}
+
+fn known_patches(project: &Project) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(project.root().join("patches")) else {
+        return Vec::new();
+    };
+    let mut names: Vec<String> = entries
+        .flatten()
+        .filter(|entry| entry.path().join("patch.toml").is_file())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// `hooks.<base>.patch` where the base has its own, else `hooks.patch`, else none.
+fn load_hooks(
+    project: &Project,
+    dir: &Path,
+    base: &str,
+) -> Result<(Vec<FileDiff>, Option<String>)> {
+    let own = dir.join(format!("hooks.{base}.patch"));
+    let common = dir.join("hooks.patch");
+    let Some(path) = [own, common].into_iter().find(|path| path.is_file()) else {
+        return Ok((Vec::new(), None));
+    };
+    let name = project.show(&path);
+    let hooks = diff::parse(&fs_err::read(&path)?).context(|| name.clone())?;
+    Ok((hooks, Some(name)))
+}
+
+fn load_overlay(dir: &Path) -> Result<Vec<Overlay>> {
+    if !dir.exists() {
+        return Ok(Vec::new());
+    }
+    let mut overlay = Vec::new();
+    for entry in walkdir::WalkDir::new(dir).sort_by_file_name() {
+        let entry = entry.map_err(|error| Error::environment(error.to_string()))?;
+        let below = entry.path().strip_prefix(dir).unwrap_or(entry.path());
+        if entry.file_type().is_dir() {
+            continue;
+        }
+        if !entry.file_type().is_file() {
+            return Err(Error::config(format!(
+                "{} is neither a file nor a folder",
+                below.display()
+            )));
+        }
+        let meta = entry
+            .metadata()
+            .map_err(|error| Error::environment(error.to_string()))?;
+        overlay.push(Overlay {
+            path: RelPath::from_path(below)?,
+            content: fs_err::read(entry.path())?,
+            executable: is_executable(&meta),
+        });
+    }
+    Ok(overlay)
+}
+
+#[cfg(unix)]
+fn is_executable(meta: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    meta.permissions().mode() & 0o100 != 0
+}
+
+#[cfg(not(unix))]
+fn is_executable(_: &std::fs::Metadata) -> bool {
+    false
+}
+
+fn refuse_shared_overlay(patches: &[Patch]) -> Result<()> {
+    let mut owners: BTreeMap<&RelPath, &str> = BTreeMap::new();
+    for patch in patches {
+        for file in &patch.overlay {
+            if let Some(owner) = owners.insert(&file.path, patch.id()) {
+                return Err(Error::config(format!(
+                    "both `{owner}` and `{}` bring the file {}",
+                    patch.id(),
+                    file.path
+                ))
+                .hint("an overlay file belongs to one patch; the other one can hook into it"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The patch-set id. Everything that can change what is built goes in, each part with its
+/// length before it; titles, purposes and other prose stay out.
+fn identity(project: &Project, base: &Base, patches: &[Patch]) -> Result<Digest> {
+    let mut parts: Vec<Vec<u8>> = vec![b"llama-patchset 1".to_vec(), base.tree.bytes().to_vec()];
+    for patch in patches {
+        parts.push(patch.id().as_bytes().to_vec());
+        if let Some(name) = &patch.hooks_file {
+            parts.push(b"hooks".to_vec());
+            parts.push(fs_err::read(project.root().join(name))?);
+        }
+        for file in &patch.overlay {
+            parts.push(if file.executable {
+                b"exec".to_vec()
+            } else {
+                b"file".to_vec()
+            });
+            parts.push(file.path.as_str().as_bytes().to_vec());
+            parts.push(Digest::of(&file.content).bytes().to_vec());
+        }
+        for (name, digest) in inputs(project, patch)? {
+            parts.push(b"input".to_vec());
+            parts.push(name.into_bytes());
+            parts.push(digest.bytes().to_vec());
+        }
+    }
+    Ok(Digest::of_parts(parts.iter().map(Vec::as_slice)))
+}
+
+/// The declared inputs of a patch: files, and all files of folders, sorted.
+fn inputs(project: &Project, patch: &Patch) -> Result<Vec<(String, Digest)>> {
+    let mut list = Vec::new();
+    for input in &patch.manifest.inputs {
+        let broken = |error: Error| {
+            Error::new(Kind::Config, error.message().to_owned())
+                .context(format!("input `{input}` of patch `{}`", patch.id()))
+        };
+        let path = RelPath::new(input.trim_end_matches('/')).map_err(broken)?;
+        for entry in walkdir::WalkDir::new(path.below(project.root())).sort_by_file_name() {
+            let entry = entry.map_err(|error| broken(Error::config(error.to_string())))?;
+            if entry.file_type().is_file() {
+                list.push((project.show(entry.path()), Digest::of_file(entry.path())?));
+            }
+        }
+    }
+    Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_patch_id;
+
+    #[test]
+    fn patch_ids() {
+        for good in ["a", "ext-core", "nextn2-x"] {
+            assert!(is_patch_id(good), "{good}");
+        }
+        for bad in ["", "-a", "a-", "A", "a--b", "a/b", "..", "a b", "1a", "ä"] {
+            assert!(!is_patch_id(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! What is applied, from hashes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::ctx::Ctx;
+use crate::error::{Error, Result};
+use crate::model::{Digest, TreeState, read_json};
+use crate::patchset::{Images, Series};
+use crate::tree::{Difference, Entry, RelPath, TreeManifest};
+use crate::vendor::Pristine;
+
+/// The folder inside a working tree that belongs to this program.
+pub const STATE_DIR: &str = ".patchset/";
+
+/// What can be said of one patch in a working tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PatchState {
+    /// Every file that it touches has its post-image, or that of a later patch.
+    Applied,
+    /// No file that it touches has.
+    Absent,
+    /// Some have, some have not.
+    Partial,
+    /// A file that it touches is none of the recorded images.
+    Drifted,
+}
+
+impl std::fmt::Display for PatchState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            PatchState::Applied => "applied",
+            PatchState::Absent => "absent",
+            PatchState::Partial => "partial",
+            PatchState::Drifted => "drifted",
+        })
+    }
+}
+
+/// A working tree whose content is exactly what its state says.
+#[derive(Clone, Debug)]
+pub struct WorkingTree {
+    /// The folder that holds the tree.
+    pub root: PathBuf,
+    /// What is applied.
+    pub state: TreeState,
+    /// Its per-file manifest.
+    pub manifest: TreeManifest,
+}
+
+/// A working tree as it is.
+#[derive(Clone, Debug, Serialize)]
+pub struct TreeStatus {
+    /// Whether there is a working tree.
+    pub exists: bool,
+    /// Each patch of the series.
+    pub patches: Vec<(String, PatchState)>,
+    /// Files that are neither the base's nor any recorded image: edits.
+    pub edited: Vec<Difference>,
+    /// Touched files that are as an earlier form of the series left them.
+    pub outdated: Vec<RelPath>,
+    /// The patch-set id that the tree was left at, as its state file says.
+    pub recorded: Option<Digest>,
+}
+
+impl TreeStatus {
+    /// Whether the whole series, in its present form, is applied and nothing else differs.
+    pub fn is_applied(&self) -> bool {
+        self.exists
+            && self.edited.is_empty()
+            && self.outdated.is_empty()
+            && self
+                .patches
+                .iter()
+                .all(|(_, state)| *state == PatchState::Applied)
+    }
+
+    /// Whether the tree is the base and nothing else.
+    pub fn is_pristine(&self) -> bool {
+        self.exists
+            && self.edited.is_empty()
+            && self.outdated.is_empty()
+            && self
+                .patches
+                .iter()
+                .all(|(_, state)| *state == PatchState::Absent)
+    }
+}
+
+/// The manifest of a working tree, without this program's own folder.
+pub fn scan(root: &Path) -> Result<TreeManifest> {
+    TreeManifest::of_tree(root, |path| path == STATE_DIR)
+}
+
+/// The state file of a working tree, where there is one.
+pub fn read_state(root: &Path) -> Result<Option<TreeState>> {
+    let path = state_file(root);
+    if !path.exists() {
+        return Ok(None);
+    }
+    read_json(&path).map(Some)
+}
+
+/// `<tree>/.patchset/state.json`.
+pub fn state_file(root: &Path) -> PathBuf {
+    root.join(STATE_DIR).join("state.json")
+}
+
+/// Compares the working tree with the base and with every image of the series.
+pub fn status(
+    ctx: &Ctx,
+    pristine: &Pristine,
+    series: &Series,
+    images: &Images,
+) -> Result<TreeStatus> {
+    let root = ctx.project.working_tree(&pristine.base.id);
+    if !root.exists() {
+        return Ok(TreeStatus {
+            exists: false,
+            patches: series
+                .ids()
+                .into_iter()
+                .map(|id| (id, PatchState::Absent))
+                .collect(),
+            edited: Vec::new(),
+            outdated: Vec::new(),
+            recorded: None,
+        });
+    }
+    let state = read_state(&root)?;
+    let found = scan(&root)?;
+    Ok(classify(pristine, series, images, &found, state.as_ref()))
+}
+
+/// The pure part of [`status`].
+pub fn classify(
+    pristine: &Pristine,
+    series: &Series,
+    images: &Images,
+    found: &TreeManifest,
+    state: Option<&TreeState>,
+) -> TreeStatus {
+    let left: BTreeMap<&str, Digest> = state
+        .iter()
+        .flat_map(|state| &state.files)
+        .map(|file| (file.path.as_str(), file.post))
+        .collect();
+    let mut edited = Vec::new();
+    let mut outdated = Vec::new();
+    // For each patch: files with its image (or a later one), without, and none of them.
+    let mut tally = vec![(0usize, 0usize, 0usize); series.patches.len()];
+    for path in images.paths() {
+        let entry = found.get(path);
+        let place = place(images, path, entry);
+        if place.is_none() {
+            match entry {
+                Some(entry) if left.get(path.as_str()) == Some(&entry.sha256) => {
+                    outdated.push(path.clone());
+                }
+                _ => edited.push(difference(images, path, entry)),
+            }
+        }
+        for (at, step) in images.steps(path).iter().enumerate() {
+            let slot = &mut tally[step.patch];
+            match place {
+                Some(steps) if steps > at => slot.0 += 1,
+                Some(_) => slot.1 += 1,
+                None => slot.2 += 1,
+            }
+        }
+    }
+    for difference in pristine.manifest.differences(found) {
+        let path = difference.path();
+        if images.steps(path).is_empty() {
+            let was_left = found
+                .get(path)
+                .is_some_and(|entry| left.get(path.as_str()) == Some(&entry.sha256));
+            if was_left {
+                outdated.push(path.clone());
+            } else {
+                edited.push(difference);
+            }
+        }
+    }
+    edited.sort_by(|a, b| a.path().cmp(b.path()));
+    outdated.sort();
+    let patches = series
+        .ids()
+        .into_iter()
+        .zip(tally)
+        .map(|(id, counts)| {
+            let state = match counts {
+                (_, _, drifted) if drifted > 0 => PatchState::Drifted,
+                (0, _, _) => PatchState::Absent,
+                (_, 0, _) => PatchState::Applied,
+                _ => PatchState::Partial,
+            };
+            (id, state)
+        })
+        .collect();
+    TreeStatus {
+        exists: true,
+        patches,
+        edited,
+        outdated,
+        recorded: state.map(|state| state.patchset),
+    }
+}
+
+/// How many steps of the series a file has been through; absent where it is no image at all.
+fn place(images: &Images, path: &RelPath, entry: Option<Entry>) -> Option<usize> {
+    let steps = images.steps(path);
+    if let Some(at) = steps
+        .iter()
+        .rposition(|step| entry == Some(step.image.entry()))
+    {
+        return Some(at + 1);
+    }
+    let pristine = images.pristine(path).map(super::images::Image::entry);
+    (entry == pristine).then_some(0)
+}
+
+fn difference(images: &Images, path: &RelPath, entry: Option<Entry>) -> Difference {
+    let path = path.clone();
+    let expected = images
+        .at(&path, images.patches())
+        .map(|image| image.entry());
+    match (expected, entry) {
+        (_, None) => Difference::Missing { path },
+        (None, Some(_)) => Difference::Unknown { path },
+        (Some(expected), Some(found)) if expected.sha256 == found.sha256 => Difference::Mode {
+            path,
+            expected: expected.mode,
+            found: found.mode,
+        },
+        (Some(expected), Some(found)) => Difference::Content {
+            path,
+            expected: expected.sha256,
+            found: found.sha256,
+        },
+    }
+}
+
+/// The working tree with the whole series applied, checked by hashes; an error names what is
+/// missing or drifted.
+pub fn applied(ctx: &Ctx, pristine: &Pristine) -> Result<WorkingTree> {
+    let series = Series::load(&ctx.project, &pristine.base)?;
+    let images = Images::compute(pristine, &series)?;
+    let root = ctx.project.working_tree(&pristine.base.id);
+    let name = ctx.project.show(&root);
+    if !root.exists() {
+        return Err(
+            Error::finding(format!("there is no working tree {name}")).hint("cargo xtask apply")
+        );
+    }
+    let manifest = scan(&root)?;
+    let state = read_state(&root)?;
+    let status = classify(pristine, &series, &images, &manifest, state.as_ref());
+    if let Some(first) = status.edited.first() {
+        return Err(Error::finding(format!(
+            "{} {} in {name} not what the base and the series make: {first}",
+            count(status.edited.len(), "file"),
+            if status.edited.len() == 1 { "is" } else { "are" },
+        ))
+        .hint("cargo xtask status lists them; cargo xtask apply --discard-edits takes them back and keeps a copy"));
+    }
+    match state {
+        Some(state) if status.is_applied() && state.patchset == series.id => Ok(WorkingTree {
+            root,
+            state,
+            manifest,
+        }),
+        _ => Err(Error::finding(format!(
+            "the series is not applied to {name} in its present form"
+        ))
+        .hint("cargo xtask apply")),
+    }
+}
+
+/// `1 file`, `2 files`.
+pub fn count(number: usize, what: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{ending}")
+}
