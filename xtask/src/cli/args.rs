@@ -100,6 +100,8 @@ pub enum Command {
     Fixture(super::fixture::FixtureArgs),
     /// Prove that the series is right: the main job, sets up all it needs
     Gate(super::gate::GateArgs),
+    /// Test this project itself: a quick gate, then the unit and integration tests
+    Test(super::test::TestArgs),
 }
 
 impl Command {
@@ -116,6 +118,7 @@ impl Command {
             Command::Build(_) => "build",
             Command::Fixture(_) => "fixture",
             Command::Gate(_) => "gate",
+            Command::Test(_) => "test",
         }
     }
 }

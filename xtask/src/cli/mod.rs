@@ -12,6 +12,7 @@ mod refresh;
 mod revert;
 mod status;
 mod terminal;
+mod test;
 mod vendor;
 mod verify;
 
@@ -88,6 +89,7 @@ fn run(cli: Cli) -> Result<Outcome> {
         Command::Build(args) => build::run(&ctx, args),
         Command::Fixture(args) => fixture::run(&ctx, args),
         Command::Gate(args) => gate::run(&ctx, args),
+        Command::Test(args) => test::run(&ctx, args),
     }
 }
 

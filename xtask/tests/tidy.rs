@@ -1,0 +1,210 @@
+//! What a strict reader would check by hand: licences, sizes, names, links, forbidden words.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .into()
+}
+
+/// All files that git tracks or would track.
+fn files() -> Vec<PathBuf> {
+    let output = Command::new("git")
+        .args([
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ])
+        .current_dir(root())
+        .output()
+        .expect("git is needed");
+    assert!(output.status.success(), "not a git checkout");
+    let list = String::from_utf8(output.stdout).unwrap();
+    let files: Vec<PathBuf> = list
+        .split('\0')
+        .filter(|name| !name.is_empty())
+        .map(PathBuf::from)
+        .filter(|path| root().join(path).is_file())
+        .collect();
+    assert!(files.len() > 30, "the list is suspiciously short");
+    files
+}
+
+fn text(path: &Path) -> Option<String> {
+    std::fs::read_to_string(root().join(path)).ok()
+}
+
+fn has_extension(path: &Path, wanted: &[&str]) -> bool {
+    path.extension()
+        .and_then(|ext| ext.to_str())
+        .is_some_and(|ext| wanted.contains(&ext))
+}
+
+#[test]
+fn every_dependency_has_a_licence_that_mit_can_live_with() {
+    const ALLOWED: &[&str] = &[
+        "0BSD",
+        "Apache-2.0",
+        "BSD-2-Clause",
+        "BSD-3-Clause",
+        "BSL-1.0",
+        "CC0-1.0",
+        "ISC",
+        "MIT",
+        "MIT-0",
+        "Unicode-3.0",
+        "Unlicense",
+        "Zlib",
+    ];
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--locked", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    assert!(packages.len() > 20);
+    for package in packages {
+        let licence = package["license"].as_str().unwrap_or_default();
+        // An expression is fine when one side of some `OR` has only allowed parts. `LGPL` never
+        // stands alone in ours, and libgit2's exception comes with git2's own MIT OR Apache-2.0.
+        let fine = licence.replace('/', " OR ").split(" OR ").any(|side| {
+            side.split(" AND ")
+                .flat_map(|part| part.split(" WITH ").take(1))
+                .map(|part| part.trim_matches(|c: char| c == '(' || c == ')' || c == ' '))
+                .all(|part| ALLOWED.contains(&part))
+        });
+        assert!(fine, "{} has the licence {licence:?}", package["name"]);
+    }
+}
+
+#[test]
+fn no_source_file_grows_past_its_room() {
+    for path in files().iter().filter(|path| has_extension(path, &["rs"])) {
+        let lines = text(path).unwrap().lines().count();
+        assert!(
+            lines <= 800,
+            "{} has {lines} lines: split it",
+            path.display()
+        );
+        let stem = path.file_stem().unwrap().to_str().unwrap();
+        assert!(
+            !["utils", "util", "helpers", "misc", "common"].contains(&stem),
+            "{}: a module is named after what it is about",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn nothing_large_or_binary_is_tracked() {
+    for path in files() {
+        let size = std::fs::metadata(root().join(&path)).unwrap().len();
+        assert!(size < 1 << 20, "{} has {size} bytes", path.display());
+    }
+}
+
+#[test]
+fn no_file_speaks_of_one_machine() {
+    // Put together at run time, so that this file does not find itself.
+    let words = [
+        ["/wo", "rk/"],
+        ["/ro", "ot/"],
+        ["../sha", "red"],
+        ["/tm", "p/up"],
+    ]
+    .map(|w| w.concat());
+    for path in files() {
+        let Some(text) = text(&path) else { continue };
+        for (at, line) in text.lines().enumerate() {
+            for word in &words {
+                assert!(
+                    !line.contains(word.as_str()),
+                    "{}:{}: {word}",
+                    path.display(),
+                    at + 1
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn text_files_end_in_one_line_end_and_have_no_trailing_blanks() {
+    let ours = ["rs", "md", "toml", "sh", "h", "cpp", "c", "cmake", "py"];
+    for path in files().iter().filter(|path| has_extension(path, &ours)) {
+        let text = text(path).unwrap();
+        let name = path.display();
+        assert!(
+            text.ends_with('\n') && !text.ends_with("\n\n"),
+            "{name}: end of file"
+        );
+        for (at, line) in text.lines().enumerate() {
+            assert!(
+                !line.ends_with([' ', '\t', '\r']),
+                "{name}:{}: trailing blank",
+                at + 1
+            );
+        }
+    }
+}
+
+#[test]
+fn links_in_the_docs_lead_somewhere() {
+    let mut checked = 0;
+    for path in files().iter().filter(|path| has_extension(path, &["md"])) {
+        let text = text(path).unwrap();
+        for target in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            let target = target.split('#').next().unwrap();
+            if target.is_empty() || target.contains("://") || target.contains(' ') {
+                continue;
+            }
+            let file = root().join(path.parent().unwrap()).join(target);
+            assert!(file.exists(), "{}: broken link to {target}", path.display());
+            checked += 1;
+        }
+    }
+    assert!(checked > 0);
+}
+
+#[test]
+fn every_command_is_in_the_reference() {
+    let help = Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .arg("--help")
+        .output()
+        .unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let commands: Vec<&str> = help
+        .lines()
+        .skip_while(|line| !line.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(commands.len() >= 10, "{commands:?}");
+    let reference = text(Path::new("docs/reference/commands.md")).unwrap();
+    for command in commands {
+        let heading = format!("## `{command}");
+        assert!(
+            reference.contains(&heading),
+            "docs/reference/commands.md has no {heading}`"
+        );
+    }
+}
