@@ -1,0 +1,141 @@
+//! Tests that build the real llama.cpp. They run under `cargo xtask test`, which builds vanilla
+//! first and sets the variables below; a plain `cargo test` says that it left them out.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use llama_patchset::cli::{REAL_VAR, SERVER_VAR};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .into()
+}
+
+/// Whether real builds are wanted.
+fn wanted(test: &str) -> bool {
+    let wanted = std::env::var_os(REAL_VAR).is_some();
+    if !wanted {
+        eprintln!("{test}: left out, since {REAL_VAR} is not set; `cargo xtask test` sets it");
+    }
+    wanted
+}
+
+fn xtask(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .args(args)
+        .arg("--root")
+        .arg(dir)
+        .output()
+        .unwrap()
+}
+
+fn ok(dir: &Path, args: &[&str]) -> String {
+    let output = xtask(dir, args);
+    assert!(
+        output.status.success(),
+        "{args:?}: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn copy(from: &Path, to: &Path) {
+    if from.is_dir() {
+        fs::create_dir_all(to).unwrap();
+        for entry in fs::read_dir(from).unwrap() {
+            let entry = entry.unwrap();
+            copy(&entry.path(), &to.join(entry.file_name()));
+        }
+    } else {
+        // Keeps the time stamp of an unchanged file, so that a second run builds nothing.
+        if fs::read(from).ok() != fs::read(to).ok() {
+            fs::copy(from, to).unwrap();
+        }
+    }
+}
+
+/// The negative control of the whole chain: an overlay that changes one logit is built like any
+/// patch, and the chash gate must fail, naming prompt, setting and the first differing token.
+#[test]
+fn one_wrong_logit_fails_the_chash_gate() {
+    if !wanted("one_wrong_logit_fails_the_chash_gate") {
+        return;
+    }
+    let vanilla = std::env::var(SERVER_VAR).unwrap();
+    let dir = root().join("target/test-checkouts/planted-logit");
+    for part in ["registry", "gates", "patches/ext-core"] {
+        copy(&root().join(part), &dir.join(part));
+    }
+    copy(
+        &root().join("xtask/tests/data/planted-logit"),
+        &dir.join("patches/planted-logit"),
+    );
+    fs::write(
+        dir.join("registry/series.toml"),
+        "schema = 1\n[series]\n\"llama-0.5.0\" = [\"ext-core\", \"planted-logit\"]\n",
+    )
+    .unwrap();
+    ok(&dir, &["apply", "--discard-edits"]);
+    ok(&dir, &["build", "--patched"]);
+    let planted = dir.join("target/llama/llama-0.5.0/patched-cpu/out/bin/llama-server");
+
+    let output = xtask(
+        &dir,
+        &[
+            "gate",
+            "--quick",
+            "--json",
+            "--baseline",
+            &vanilla,
+            "--candidate",
+            planted.to_str().unwrap(),
+        ],
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["status"], "finding");
+    // The fault sits in the 20th row of logits: no token before the 20th can differ, and with
+    // drafting, where a cycle reads several rows, the first difference comes a little earlier.
+    assert!(text.contains("first differing token"), "{text}");
+}
+
+/// What the series does to upstream's tree, asked of git: files that are new, lines that are
+/// inserted, and not one that is deleted or rewritten.
+#[test]
+fn the_series_only_adds() {
+    if !wanted("the_series_only_adds") {
+        return;
+    }
+    let dir = root();
+    ok(&dir, &["apply"]);
+    let status: serde_json::Value = serde_json::from_str(&ok(&dir, &["vendor", "--json"])).unwrap();
+    let pristine = status["data"]["path"].as_str().unwrap();
+    let output = Command::new("git")
+        .args(["diff", "--no-index", "--numstat", pristine])
+        .arg(dir.join("vendor/llama-0.5.0"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.lines().count() > 3, "{text}");
+    for line in text.lines() {
+        let deleted = line.split('\t').nth(1).unwrap();
+        assert_eq!(deleted, "0", "{line}");
+    }
+}
