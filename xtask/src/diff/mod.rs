@@ -7,10 +7,12 @@
 mod exact;
 mod hook;
 mod parse;
+mod write;
 
 pub use exact::{Mismatch, apply, is_applied};
 pub use hook::{Hook, hooks};
 pub use parse::parse;
+pub use write::{between, to_text};
 
 use crate::tree::RelPath;
 
