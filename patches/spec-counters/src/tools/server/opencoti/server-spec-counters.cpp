@@ -1,0 +1,58 @@
+#include "server-spec-counters.h"
+
+#include "json.h"
+
+#include <cstdlib>
+#include <cstring>
+
+static bool server_spec_counters_enabled() {
+    static const bool enabled = [] {
+        const char * OPENCOTI_SPEC_COUNTERS = getenv("OPENCOTI_SPEC_COUNTERS");
+        return OPENCOTI_SPEC_COUNTERS && OPENCOTI_SPEC_COUNTERS[0] && strcmp(OPENCOTI_SPEC_COUNTERS, "0") != 0;
+    }();
+
+    return enabled;
+}
+
+static llama_spec_counters server_spec_counters_since(const llama_context * ctx, const llama_spec_counters & begin) {
+    llama_spec_counters res = llama_spec_counters_get(ctx);
+
+    res.launches -= begin.launches;
+    res.reused   -= begin.reused;
+
+    return res;
+}
+
+void server_spec_counters::begin(const llama_context * ctx_tgt, const llama_context * ctx_dft) {
+    if (!server_spec_counters_enabled()) {
+        return;
+    }
+
+    tgt = llama_spec_counters_get(ctx_tgt);
+    dft = llama_spec_counters_get(ctx_dft);
+}
+
+void server_spec_counters::finish(const llama_context * ctx_tgt, const llama_context * ctx_dft) {
+    if (!server_spec_counters_enabled()) {
+        return;
+    }
+
+    tgt = server_spec_counters_since(ctx_tgt, tgt);
+    dft = server_spec_counters_since(ctx_dft, dft);
+}
+
+void server_spec_counters::add_to(common_json & timings, uint64_t n_cycles) const {
+    if (!server_spec_counters_enabled()) {
+        return;
+    }
+
+    timings["opencoti"] = common_json {
+        {"launches_tgt",    tgt.launches},
+        {"launches_dft",    dft.launches},
+        {"reused_tgt",      tgt.reused},
+        {"reused_dft",      dft.reused},
+        {"cycles",          n_cycles},
+        {"ckpt_bytes_save", ckpt_bytes_save},
+        {"ckpt_bytes_load", ckpt_bytes_load},
+    };
+}
