@@ -194,7 +194,10 @@ fn one<R: Read>(
         EntryType::Fifo => Err(refuse(path, "it is a named pipe")),
         other => Err(refuse(
             path,
-            &format!("it is of kind {:?}, not a file", char::from(other.as_byte())),
+            &format!(
+                "it is of kind {:?}, not a file",
+                char::from(other.as_byte())
+            ),
         )),
     }
 }

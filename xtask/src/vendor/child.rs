@@ -108,7 +108,11 @@ pub(super) fn run(
             (last, since) = (now, Instant::now());
         }
         let answered = last != 0;
-        let limit = if answered { patience.idle } else { patience.first };
+        let limit = if answered {
+            patience.idle
+        } else {
+            patience.first
+        };
         if since.elapsed() >= limit {
             return Ok(End::Silent {
                 after: since.elapsed(),
@@ -273,7 +277,11 @@ mod tests {
             }
         ));
         assert!(begun.elapsed() < Duration::from_secs(5));
-        let pid: i32 = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
+        let pid: i32 = std::fs::read_to_string(pid)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
         let alive = || {
             // A zombie that nobody has reaped yet is as dead as one that is gone.
             std::fs::read_to_string(format!("/proc/{pid}/stat"))
@@ -326,9 +334,6 @@ mod tests {
             &mut |_| {},
         )
         .unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "`no-such-program-here` is not installed"
-        );
+        assert_eq!(error.to_string(), "`no-such-program-here` is not installed");
     }
 }

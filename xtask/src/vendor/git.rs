@@ -73,7 +73,14 @@ pub(super) fn fetch(
     init.env("GIT_DEFAULT_HASH", "sha1")
         .args(["init", "--quiet", "--bare", "--template="])
         .arg(&repo);
-    run(ctx, &mut init, &source.url, programs.patience, &mut || 1, &*task)?;
+    run(
+        ctx,
+        &mut init,
+        &source.url,
+        programs.patience,
+        &mut || 1,
+        &*task,
+    )?;
 
     let mut fetch = git(programs, &repo);
     fetch.arg("--git-dir").arg(&repo);
@@ -106,7 +113,14 @@ pub(super) fn fetch(
             0
         }
     };
-    run(ctx, &mut fetch, &source.url, programs.patience, &mut sign, &*task)?;
+    run(
+        ctx,
+        &mut fetch,
+        &source.url,
+        programs.patience,
+        &mut sign,
+        &*task,
+    )?;
     let files = write_tree(ctx, &objects, &source.commit, exclude, tree, &*task)?;
     // 100 MB that are of no use any more.
     let _ = std::fs::remove_dir_all(&repo);
@@ -132,8 +146,7 @@ fn git(programs: &Programs, repo: &Path) -> Command {
 
 /// Whether the server has sent anything: a line such as `packet: fetch< version 2`.
 fn has_answer(trace: &Path) -> bool {
-    std::fs::read_to_string(trace)
-        .is_ok_and(|text| text.lines().any(|line| line.contains("< ")))
+    std::fs::read_to_string(trace).is_ok_and(|text| text.lines().any(|line| line.contains("< ")))
 }
 
 fn run(
@@ -168,7 +181,9 @@ fn run(
             Err(if reason.contains("not our ref") {
                 error.hint("the repository does not have that commit: check `commit` and `url`")
             } else if reason.contains("Could not resolve") || reason.contains("onnect") {
-                error.hint("git could not reach the host: check the network and `git config http.proxy`")
+                error.hint(
+                    "git could not reach the host: check the network and `git config http.proxy`",
+                )
             } else {
                 error
             })
@@ -228,10 +243,11 @@ fn write_tree(
                 _ if exclude.file(&path) => {}
                 Some(ObjectType::Blob) => blobs.push((path, entry.filemode(), entry.id())),
                 Some(ObjectType::Commit) => {
-                    return Err(refuse(&path, "it is a submodule, and its files are elsewhere")
-                        .hint(format!(
-                            "use a source that carries them, or add `{path}` to `exclude`"
-                        )));
+                    return Err(
+                        refuse(&path, "it is a submodule, and its files are elsewhere").hint(
+                            format!("use a source that carries them, or add `{path}` to `exclude`"),
+                        ),
+                    );
                 }
                 _ => return Err(refuse(&path, "it is neither file nor folder")),
             }
@@ -259,7 +275,10 @@ fn write_tree(
 }
 
 fn broken(error: git2::Error) -> Error {
-    Error::finding(format!("what git fetched cannot be read: {}", error.message()))
+    Error::finding(format!(
+        "what git fetched cannot be read: {}",
+        error.message()
+    ))
 }
 
 #[cfg(test)]

@@ -11,7 +11,10 @@ use crate::vendor::unpack::{Exclude, Limits, Unpacker, refuse};
 pub(super) fn tarball(ctx: &Ctx, source: &TarballSource) -> Result<PathBuf> {
     let path = ctx.project.root().join(&source.path);
     if !path.is_file() {
-        return Err(Error::environment(format!("{} is not there", path.display())));
+        return Err(Error::environment(format!(
+            "{} is not there",
+            path.display()
+        )));
     }
     let found = Digest::of_file(&path)?;
     if found != source.sha256 {
@@ -26,12 +29,7 @@ pub(super) fn tarball(ctx: &Ctx, source: &TarballSource) -> Result<PathBuf> {
 
 /// Copies the folder of `source` to `tree`. A `.git` at its top is left out: a clone's files are
 /// those of its working tree, as they are.
-pub(super) fn copy(
-    ctx: &Ctx,
-    source: &DirSource,
-    exclude: Exclude<'_>,
-    tree: &Path,
-) -> Result<()> {
+pub(super) fn copy(ctx: &Ctx, source: &DirSource, exclude: Exclude<'_>, tree: &Path) -> Result<()> {
     let from = ctx.project.root().join(&source.path);
     if !from.is_dir() {
         return Err(Error::environment(format!(

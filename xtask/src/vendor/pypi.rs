@@ -60,11 +60,13 @@ pub(super) fn archive(
     }
     let dir = cache.download_dir(&source.sha256);
     if ctx.offline {
-        return Err(Error::environment("not in the cache, and --offline was given").hint(format!(
-            "run `{}` where there is a network, and put the archive into {}",
-            by_hand(source),
-            dir.display()
-        )));
+        return Err(
+            Error::environment("not in the cache, and --offline was given").hint(format!(
+                "run `{}` where there is a network, and put the archive into {}",
+                by_hand(source),
+                dir.display()
+            )),
+        );
     }
     let temp = cache.temp_in(&cache.downloads())?;
     let file = download(ctx, programs, source, temp.path())?;
@@ -87,16 +89,10 @@ pub(super) fn archive(
     Ok(dir.join(name))
 }
 
-fn download(
-    ctx: &Ctx,
-    programs: &Programs,
-    source: &PypiSource,
-    temp: &Path,
-) -> Result<PathBuf> {
-    let task = ctx.sink.task(
-        &format!("pip: {} {}", source.package, source.version),
-        None,
-    );
+fn download(ctx: &Ctx, programs: &Programs, source: &PypiSource, temp: &Path) -> Result<PathBuf> {
+    let task = ctx
+        .sink
+        .task(&format!("pip: {} {}", source.package, source.version), None);
     let (wanted, out, work) = (temp.join("wanted.txt"), temp.join("out"), temp.join("work"));
     fs_err::create_dir(&out)?;
     fs_err::create_dir(&work)?;
@@ -110,10 +106,19 @@ fn download(
     let mut command = Command::new(&programs.python);
     command
         .args(["-m", "pip", "download"])
-        .args(["--no-deps", "--no-binary", &source.package, "--require-hashes"])
+        .args([
+            "--no-deps",
+            "--no-binary",
+            &source.package,
+            "--require-hashes",
+        ])
         // We want the archive, whatever Python could run it.
         .arg("--ignore-requires-python")
-        .args(["--no-input", "--disable-pip-version-check", "--progress-bar=off"])
+        .args([
+            "--no-input",
+            "--disable-pip-version-check",
+            "--progress-bar=off",
+        ])
         .args(["--retries", "2"])
         .arg("--dest")
         .arg(&out)
@@ -187,13 +192,20 @@ fn failed(output: &[String], status: &str) -> Error {
         return Error::finding(format!(
             "the index delivers another archive than the pinned one{got}"
         ))
-        .hint("nothing of it was unpacked; see which index pip uses: `python3 -m pip config list`");
+        .hint(
+            "nothing of it was unpacked; see which index pip uses: `python3 -m pip config list`",
+        );
     }
     // pip tells the cause of a failed connection only when it tries again.
     let cause = output.iter().rev().find_map(|line| {
         let (_, rest) = line.split_once("connection broken by '")?;
         let text = rest.split("': /").next().unwrap_or(rest);
-        Some(text.rsplit("): ").next().unwrap_or(text).trim_end_matches(['\'', ')']))
+        Some(
+            text.rsplit("): ")
+                .next()
+                .unwrap_or(text)
+                .trim_end_matches(['\'', ')']),
+        )
     });
     let reason = output
         .iter()

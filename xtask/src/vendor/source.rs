@@ -32,8 +32,7 @@ pub(super) fn without_password(url: &str) -> String {
 /// Refuses a base whose words could mean something else to a file system or a program.
 pub(super) fn check(base: &Base) -> Result<()> {
     let broken = |what: String| {
-        Err(Error::config(what)
-            .context(format!("base `{}` of registry/upstreams.toml", base.id)))
+        Err(Error::config(what).context(format!("base `{}` of registry/upstreams.toml", base.id)))
     };
     let plain = |text: &str, more: &str| {
         !text.is_empty()
@@ -104,7 +103,12 @@ mod tests {
             without_password("https://me:secret@host/x@y"),
             "https://***@host/x@y"
         );
-        for plain in ["ssh://git@host/x", "git@host:x", "/some/folder", "https://h"] {
+        for plain in [
+            "ssh://git@host/x",
+            "git@host:x",
+            "/some/folder",
+            "https://h",
+        ] {
             assert_eq!(without_password(plain), plain);
         }
     }

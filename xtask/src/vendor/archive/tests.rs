@@ -90,7 +90,12 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn the_top_level_folder_goes_and_only_the_subfolder_stays() {
     let tar = Maker::default()
-        .entry(EntryType::XGlobalHeader, "pax_global_header", "", b"12 a=b\n")
+        .entry(
+            EntryType::XGlobalHeader,
+            "pax_global_header",
+            "",
+            b"12 a=b\n",
+        )
         .entry(EntryType::Directory, "top/", "", b"")
         .file("top/vendor/x/a.txt", "a")
         .file("top/vendor/xy/b.txt", "b")
@@ -137,7 +142,8 @@ fn paths_that_leave_the_tree_are_refused() {
     refused(&one("/etc/passwd"), "absolute");
     refused(&one("top/../../x"), "`..` component");
     refused(&one("../x"), "`..` component");
-    refused(&one("top//x"), "empty component");
+    refused(&one("top//x"), "it is absolute");
+    refused(&one("top/a//x"), "empty component");
     refused(&one("top/a\\..\\x"), "backslash");
     refused(&one("top/.git/hooks/post-checkout"), ".git folder");
     refused(&one("top/sub/.git/config"), ".git folder");
@@ -164,7 +170,10 @@ fn links_out_and_writes_through_links_are_refused() {
     refused(&link("/tmp").end(), "absolute");
     refused(&link("../../x").end(), "leaves the tree");
     refused(&link("b/../../../x").end(), "goes up after");
-    refused(&link("../b").file("top/a/l/x", "1").end(), "written through");
+    refused(
+        &link("../b").file("top/a/l/x", "1").end(),
+        "written through",
+    );
     let hard = Maker::default()
         .file("top/a", "1")
         .entry(EntryType::Link, "top/b", "top/a", b"");
@@ -192,7 +201,6 @@ fn what_is_no_file_is_refused() {
         (EntryType::Fifo, "named pipe"),
         (EntryType::Char, "device"),
         (EntryType::Block, "device"),
-        (EntryType::GNUSparse, "of kind"),
         (EntryType::new(b'Z'), "of kind"),
     ] {
         refused(&Maker::default().entry(kind, "top/x", "", b"").end(), why);
@@ -227,7 +235,9 @@ fn bombs_fail_before_they_are_unpacked() {
     let error = case.run(&bytes).unwrap_err();
     assert!(error.to_string().contains("bytes unpacked"), "{error}");
 
-    let many = (0..5).fold(Maker::default(), |tar, at| tar.file(&format!("top/{at}"), ""));
+    let many = (0..5).fold(Maker::default(), |tar, at| {
+        tar.file(&format!("top/{at}"), "")
+    });
     let error = case.run(&many.end()).unwrap_err();
     assert!(error.to_string().contains("more than 4 entries"), "{error}");
 }
