@@ -120,10 +120,11 @@ pub(super) fn run(
             });
         }
     };
-    // What is still in the pipes; a background process that holds them open must not hold us.
+    // What is still in the pipes, until they close; a background process that holds them open
+    // must not hold us for long.
     let ended = Instant::now();
-    while ended.elapsed() < Duration::from_secs(2)
-        && let Ok(text) = lines.recv_timeout(POLL)
+    while let Some(left) = Duration::from_secs(1).checked_sub(ended.elapsed())
+        && let Ok(text) = lines.recv_timeout(left)
     {
         take(text);
     }
@@ -260,6 +261,15 @@ mod tests {
         assert_eq!(status.code(), Some(3));
         assert_eq!(output, lines);
         assert_eq!(lines.len(), 3, "{lines:?}");
+    }
+
+    #[test]
+    fn a_background_process_does_not_hold_us() {
+        let begun = Instant::now();
+        let (end, lines) = watch("sleep 20 & echo done", 5000, 5000);
+        assert!(matches!(end.unwrap(), End::Exited { .. }));
+        assert_eq!(lines, ["done"]);
+        assert!(begun.elapsed() < Duration::from_secs(10));
     }
 
     #[test]

@@ -175,10 +175,17 @@ fn run(
                 .rev()
                 .find(|line| line.starts_with("fatal: ") || line.starts_with("error: "))
                 .or(output.last())
-                .map(|line| line.replace(url, &without_password(url)));
+                .map(|line| {
+                    let line = line.strip_prefix("fatal: ").unwrap_or(line);
+                    line.replace(url, &without_password(url))
+                });
             let reason = reason.unwrap_or_else(|| format!("git ended with {status}"));
             let error = Error::environment(reason.clone());
-            Err(if reason.contains("not our ref") {
+            Err(if reason.contains("No space left on device") {
+                error.hint(
+                    "free some space and run the same command again; nothing was half written",
+                )
+            } else if reason.contains("not our ref") {
                 error.hint("the repository does not have that commit: check `commit` and `url`")
             } else if reason.contains("Could not resolve") || reason.contains("onnect") {
                 error.hint(

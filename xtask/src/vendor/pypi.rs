@@ -201,22 +201,28 @@ fn failed(output: &[String], status: &str) -> Error {
         let (_, rest) = line.split_once("connection broken by '")?;
         let text = rest.split("': /").next().unwrap_or(rest);
         Some(
-            text.rsplit("): ")
+            text.rsplit(">: ")
                 .next()
                 .unwrap_or(text)
-                .trim_end_matches(['\'', ')']),
+                .trim_end_matches(['\'', '"', ')']),
         )
     });
     let reason = output
         .iter()
         .rev()
         .find_map(|line| line.strip_prefix("ERROR: "))
+        // A stack trace follows; what it ends with says more.
+        .filter(|line| *line != "Exception:")
         .or(output.last().map(String::as_str))
         .unwrap_or(status);
     let reason = match cause {
         Some(cause) => format!("{reason} ({cause})"),
         None => reason.to_owned(),
     };
+    if reason.contains("No space left on device") {
+        return Error::environment(reason)
+            .hint("free some space and run the same command again; nothing was half written");
+    }
     Error::environment(reason)
         .hint("check the network, and `python3 -m pip config list` for the index that pip uses")
 }

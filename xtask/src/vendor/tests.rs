@@ -260,6 +260,33 @@ fn what_a_killed_run_left_is_cleared_and_completed() {
 }
 
 #[test]
+fn who_takes_the_lock_clears_first() {
+    let (world, base) = with_folder();
+    let leftover = Cache::of(&world.ctx.project).bases().join(".tmp-dead");
+    std::fs::create_dir(&leftover).unwrap();
+    survey(&world.ctx, &base).unwrap();
+    assert!(!leftover.exists());
+}
+
+#[test]
+fn a_manifest_is_believed_only_with_the_pinned_digest() {
+    let (world, base) = with_folder();
+    let pristine = ensure(&world.ctx, &base).unwrap();
+    // Tree, manifest and index agree with each other, but not with the pin.
+    let dir = pristine.root.parent().unwrap();
+    std::fs::write(pristine.root.join("src/a.cpp"), "int b;\r\n").unwrap();
+    let forged = TreeManifest::of_tree(&pristine.root, |_| false).unwrap();
+    std::fs::write(dir.join("manifest"), forged.text()).unwrap();
+    let Cached::Incomplete(why) = look(&world.ctx, &base).unwrap() else {
+        panic!("believed");
+    };
+    assert!(why.contains(&base.tree.to_string()), "{why}");
+    assert!(check(&world.ctx, &base).is_err());
+    assert!(obtain(&world.ctx, &base, false).unwrap().fresh);
+    assert!(check(&world.ctx, &base).unwrap().is_empty());
+}
+
+#[test]
 fn two_processes_at_once_unpack_once() {
     let (world, base) = with_folder();
     let fresh: usize = std::thread::scope(|scope| {

@@ -175,5 +175,14 @@ fn pips_words_become_a_reason() {
         "{text}"
     );
     assert!(text.ends_with("Name or service not known)"), "{text}");
+    let error = failed(
+        &lines(
+            "ERROR: Exception:\nTraceback (most recent call last):\n\
+             OSError: [Errno 28] No space left on device",
+        ),
+        "exit status: 2",
+    );
+    assert!(error.to_string().starts_with("OSError"), "{error}");
+    assert!(error.hints()[0].contains("free some space"));
     assert_eq!(failed(&[], "exit status: 7").to_string(), "exit status: 7");
 }
