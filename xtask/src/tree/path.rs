@@ -99,6 +99,10 @@ impl RelPath {
 
 /// Whether a file system could take `component` for `.git`.
 fn is_dot_git(component: &str) -> bool {
+    // Nearly all components; this runs for every file of a tree at every command.
+    if component.is_ascii() && !component.starts_with(['.', 'g', 'G']) {
+        return false;
+    }
     // Code points that HFS+ ignores when it compares names.
     let ignored = |c: char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
     let folded: String = component
