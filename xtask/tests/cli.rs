@@ -64,7 +64,7 @@ fn bad_input_is_one_clear_error() {
     let toy = Checkout::new(0);
     let stderr = toy.fails(&["status", "--base", "tyo"], 2);
     assert!(
-        stderr.contains("unknown base `tyo`") && stderr.contains("`toy`"),
+        stderr.contains("unknown base `tyo`") && stderr.contains("bases: toy"),
         "{stderr}"
     );
     let stderr = toy.fails(&["apply", "--until", "hok"], 2);

@@ -6,8 +6,9 @@ use crate::cli::args::BaseArg;
 use crate::cli::{Outcome, Status};
 use crate::ctx::Ctx;
 use crate::error::Result;
-use crate::patchset::{self, Series};
-use crate::vendor;
+use crate::model::Base;
+use crate::patchset::{self, Series, Verification};
+use crate::vendor::{self, Cached};
 
 /// Flags of `verify`.
 #[derive(Debug, clap::Args)]
@@ -20,8 +21,12 @@ pub struct VerifyArgs {
 pub fn run(ctx: &Ctx, args: VerifyArgs) -> Result<Outcome> {
     let base = ctx.project.base(args.base.base.as_deref())?;
     let series = Series::load(&ctx.project, &base)?;
-    let pristine = vendor::ensure(ctx, &base)?;
-    let result = patchset::verify(ctx, &pristine, &series)?;
+    let mut result = check_base(ctx, &base)?;
+    if result.findings.is_empty() {
+        // Only a base that is right can be measured against.
+        let pristine = vendor::ensure(ctx, &base)?;
+        result.merge(patchset::verify(ctx, &pristine, &series)?);
+    }
 
     let mut text = String::new();
     for line in &result.checked {
@@ -51,4 +56,25 @@ pub fn run(ctx: &Ctx, args: VerifyArgs) -> Result<Outcome> {
         data: json!({ "base": base.id, "patchset": series.id, "result": result }),
         status,
     })
+}
+
+/// Hashes every file of the cached base; brings the base there where it is not.
+fn check_base(ctx: &Ctx, base: &Base) -> Result<Verification> {
+    let mut result = Verification::default();
+    if matches!(vendor::look(ctx, base)?, Cached::Absent) {
+        vendor::ensure(ctx, base)?;
+    }
+    for difference in vendor::check(ctx, base)? {
+        result.add(
+            "base",
+            format!("{} in the cache: {difference}", base.id),
+            format!("cargo xtask vendor --base {} --force", base.id),
+        );
+    }
+    result.checked.push(format!(
+        "base: every file of {} against tree {}",
+        base.id,
+        base.tree.short()
+    ));
+    Ok(result)
 }

@@ -31,6 +31,12 @@ pub struct Verification {
 }
 
 impl Verification {
+    /// Adds what another check found.
+    pub fn merge(&mut self, other: Verification) {
+        self.checked.extend(other.checked);
+        self.findings.extend(other.findings);
+    }
+
     /// Adds a finding.
     pub fn add(&mut self, part: &'static str, what: impl Into<String>, hint: impl Into<String>) {
         self.findings.push(Finding {
