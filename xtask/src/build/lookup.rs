@@ -107,6 +107,8 @@ pub mod fake {
         pub free: u64,
         /// Whether everything can be written.
         pub writable: bool,
+        /// Arguments, joined by blanks, with which every program fails.
+        pub failing: Vec<String>,
     }
 
     impl Fake {
@@ -126,6 +128,12 @@ pub mod fake {
         /// Sets a variable.
         pub fn set(mut self, name: &str, value: &str) -> Self {
             self.vars.insert(name.to_owned(), value.to_owned());
+            self
+        }
+
+        /// Makes every program fail with these arguments.
+        pub fn failing(mut self, args: &str) -> Self {
+            self.failing.push(args.to_owned());
             self
         }
 
@@ -162,7 +170,10 @@ pub mod fake {
             self.programs.contains_key(&path).then_some(path)
         }
 
-        fn output(&self, program: &Path, _: &[&str]) -> Option<String> {
+        fn output(&self, program: &Path, args: &[&str]) -> Option<String> {
+            if self.failing.contains(&args.join(" ")) {
+                return None;
+            }
             self.programs.get(program).cloned()
         }
 

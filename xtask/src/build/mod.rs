@@ -33,7 +33,7 @@ pub mod provision;
 mod source;
 pub mod stamp;
 #[cfg(test)]
-mod testing;
+pub mod testing;
 pub mod tools;
 
 use std::path::PathBuf;
