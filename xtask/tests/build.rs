@@ -178,19 +178,27 @@ fn a_failing_compile_shows_the_error_and_leaves_no_manifest() {
     assert!(error.to_string().contains("no_such_command"), "{error}");
 }
 
-/// This machine with other compilers.
-struct With(&'static str);
+/// This machine with other compilers, or without CMake and Ninja.
+enum With {
+    Compilers(&'static str),
+    NoTools,
+}
 
 impl Lookup for With {
     fn find(&self, name: &str) -> Option<PathBuf> {
+        let tool = ["cmake", "cmake3", "ninja", "ninja-build"].contains(&name);
+        if tool && matches!(self, With::NoTools) {
+            return None;
+        }
         Machine.find(name)
     }
     fn output(&self, program: &Path, args: &[&str]) -> Option<String> {
         Machine.output(program, args)
     }
     fn var(&self, name: &str) -> Option<String> {
-        match name {
-            "CC" | "CXX" => Some(self.0.to_owned()),
+        match (self, name) {
+            (With::Compilers(name), "CC" | "CXX") => Some((*name).to_owned()),
+            (With::NoTools, "CMAKE" | "NINJA") => None,
             _ => Machine.var(name),
         }
     }
@@ -206,7 +214,7 @@ impl Lookup for With {
 fn compilers_that_are_missing_or_do_not_work_are_told_apart() {
     let toy = Toy::new();
     let recipe = toy.recipe(Flavour::Vanilla);
-    let with = |cc| build::build_with(&toy.ctx, &With(cc), &recipe, false).unwrap_err();
+    let with = |cc| build::build_with(&toy.ctx, &With::Compilers(cc), &recipe, false).unwrap_err();
     let error = with("/nonexistent/cc");
     assert_eq!(error.kind(), Kind::Environment);
     assert!(
@@ -217,6 +225,36 @@ fn compilers_that_are_missing_or_do_not_work_are_told_apart() {
     let error = with("/bin/true");
     assert_eq!(error.kind(), Kind::Environment, "{error}");
     assert!(!toy.manifest_file(Flavour::Vanilla).exists());
+}
+
+#[test]
+#[ignore = "downloads CMake and Ninja"]
+fn missing_tools_are_installed_once_and_build() {
+    let mut toy = Toy::new();
+    let recipe = toy.recipe(Flavour::Vanilla);
+    let run = |toy: &Toy| build::build_with(&toy.ctx, &With::NoTools, &recipe, false);
+    let error = run(&toy).unwrap_err();
+    assert_eq!(error.message(), "cmake is missing, and ninja is missing");
+    (toy.ctx.offline, toy.ctx.no_provision) = (false, false);
+    // What a killed run left.
+    let tools = toy.ctx.project.target().join("tools");
+    fs::create_dir_all(tools.join(".installing-x/tree")).unwrap();
+    let first = run(&toy).unwrap();
+    let told = toy.record.take();
+    let notes: Vec<_> = told
+        .iter()
+        .filter(|line| line.starts_with("note"))
+        .collect();
+    assert_eq!(notes.len(), 1, "{told:?}");
+    assert!(notes[0].contains("installing cmake 3."), "{told:?}");
+    let status = Command::new(first.program("demo")).status().unwrap();
+    assert!(status.success());
+    let mut left = fs::read_dir(&tools).unwrap().map(|entry| entry.unwrap());
+    assert!(left.all(|entry| !entry.file_name().to_string_lossy().starts_with(".inst")));
+    // Found again without a network.
+    toy.ctx.offline = true;
+    assert_eq!(run(&toy).unwrap().manifest, first.manifest);
+    assert_eq!(toy.record.take(), [""; 0]);
 }
 
 #[test]

@@ -231,7 +231,7 @@ impl Request {
     }
 
     /// Calls CMake in `dir`. What an earlier call left in the cache is forgotten, objects stay.
-    pub fn run(&self, ctx: &Ctx, dir: &Path, recipe: &Recipe) -> Result<()> {
+    pub fn run(&self, ctx: &Ctx, lookup: &dyn Lookup, dir: &Path, recipe: &Recipe) -> Result<()> {
         let out = dir.join("out");
         remove(&dir.join(FILE))?;
         remove(&out.join("CMakeCache.txt"))?;
@@ -242,7 +242,7 @@ impl Request {
         }
         let host = format!("{}\n", self.host);
         crate::model::write_atomic(&dir.join(HOST_FILE), host.as_bytes())?;
-        let mut command = Command::new(&self.tools.cmake.path);
+        let mut command = process::tied(lookup, &self.tools.cmake.path);
         command.arg("-S").arg(dir.join("src")).arg("-B").arg(&out);
         command.args(["-G", "Ninja", "-Wno-dev"]);
         for (name, value) in &self.flags {

@@ -64,7 +64,7 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
         Need::Nothing | Need::Configure => repair(ctx, old, &dir)?,
     }
     if need != Need::Nothing {
-        request.run(ctx, &dir, recipe)?;
+        request.run(ctx, lookup, &dir, recipe)?;
     }
     crate::model::write_atomic(&dir.join(SEEN), sources.manifest.text().as_bytes())?;
     compile(ctx, lookup, recipe, &request, &dir)?;

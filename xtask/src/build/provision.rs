@@ -5,7 +5,6 @@
 //! by what is pinned and put in place with one rename, so that it is complete or not there.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::build::lookup::Lookup;
 use crate::build::packages::{Package, install_command};
@@ -156,7 +155,7 @@ fn install(
     let pins = staging.path().join("pins.txt");
     fs_err::write(&pins, requirements(wanted))?;
     let tree = staging.path().join("tree");
-    let mut command = Command::new(&pip);
+    let mut command = process::tied(lookup, &pip);
     command
         .args(["-m", "pip", "install", "--quiet", "--no-input"])
         .args(["--disable-pip-version-check", "--no-deps", "--no-compile"])
@@ -217,7 +216,7 @@ fn pip(
         return Ok(python.to_owned());
     }
     let venv = staging.join("venv");
-    let mut command = Command::new(python);
+    let mut command = process::tied(lookup, python);
     command.args(["-m", "venv"]).arg(&venv);
     let done = process::capture(ctx, &mut command)?;
     if done.status.success() {
