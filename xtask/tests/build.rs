@@ -178,16 +178,21 @@ fn a_failing_compile_shows_the_error_and_leaves_no_manifest() {
     assert!(error.to_string().contains("no_such_command"), "{error}");
 }
 
-/// This machine with other compilers, or without CMake and Ninja.
+/// This machine with other compilers, or without some programs.
 enum With {
     Compilers(&'static str),
     NoTools,
+    NoCache,
 }
 
 impl Lookup for With {
     fn find(&self, name: &str) -> Option<PathBuf> {
-        let tool = ["cmake", "cmake3", "ninja", "ninja-build"].contains(&name);
-        if tool && matches!(self, With::NoTools) {
+        let hidden: &[&str] = match self {
+            With::Compilers(_) => &[],
+            With::NoTools => &["cmake", "cmake3", "ninja", "ninja-build"],
+            With::NoCache => &["ccache", "sccache"],
+        };
+        if hidden.contains(&name) {
             return None;
         }
         Machine.find(name)
@@ -255,6 +260,22 @@ fn missing_tools_are_installed_once_and_build() {
     toy.ctx.offline = true;
     assert_eq!(run(&toy).unwrap().manifest, first.manifest);
     assert_eq!(toy.record.take(), [""; 0]);
+}
+
+#[test]
+fn two_checkouts_give_the_same_bytes_with_and_without_a_compiler_cache() {
+    let (one, two) = (Toy::new(), Toy::new());
+    let first = one.build(Flavour::Vanilla).unwrap().manifest;
+    let recipe = two.recipe(Flavour::Vanilla);
+    let second = build::build_with(&two.ctx, &With::NoCache, &recipe, false).unwrap();
+    assert_eq!(second.manifest.launcher, None);
+    assert_eq!(second.manifest.artifacts, first.artifacts);
+    let differences = build::compare_flags(&first, &second.manifest);
+    let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
+    match &first.launcher {
+        Some(name) => assert_eq!(told, [format!("launcher: {name} and not set")]),
+        None => assert_eq!(told, [""; 0]),
+    }
 }
 
 #[test]

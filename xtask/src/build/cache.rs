@@ -60,6 +60,10 @@ impl Cache {
     /// (`places`: path and name) or left out.
     pub fn flags(&self, places: &[(String, &str)]) -> BTreeMap<String, String> {
         let recorded = |name: &str| {
+            // The compiler cache has a field of its own in the manifest.
+            if name.ends_with("_COMPILER_LAUNCHER") {
+                return false;
+            }
             name == "BUILD_SHARED_LIBS" || RECORDED.iter().any(|start| name.starts_with(start))
         };
         self.0
