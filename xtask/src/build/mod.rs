@@ -1,10 +1,54 @@
 //! Tools, CMake, ninja, stamps and build manifests.
+//!
+//! ```text
+//! target/llama/<base>/<flavour>-<backend>/
+//!   src              symbolic link to the tree that is built
+//!   ext/             the Rust library and its header (patched builds)
+//!   out/             CMake's folder; programs and libraries are in out/bin
+//!   configure.json   what CMake was asked for
+//!   source.manifest  the sources that Ninja was last run on
+//!   build.json       provenance; there only while it is true
+//!   build.log        Ninja's output
+//! ```
+//!
+//! Every build folder sees its inputs at the same relative paths. That, with
+//! `-ffile-prefix-map`, makes the same source give the same bytes in every folder, and lets a
+//! compiler cache serve one folder from what another one compiled.
+//!
+//! [`ensure`] always runs Ninja, which takes a moment when nothing changed. CMake is called only
+//! when what it is asked for changed, and all is removed first when something changed that Ninja
+//! cannot see: compilers, processor, environment, or a source with an old time stamp.
+
+mod cache;
+mod commands;
+mod configure;
+mod engine;
+mod ext;
+pub mod lookup;
+mod manifest;
+mod ninja;
+pub mod packages;
+mod process;
+pub mod provision;
+mod source;
+pub mod stamp;
+#[cfg(test)]
+pub mod testing;
+pub mod tools;
 
 use std::path::PathBuf;
 
 use crate::ctx::Ctx;
-use crate::error::{Error, Result};
-use crate::model::{Base, BuildManifest, Flavour};
+use crate::error::Result;
+use crate::model::{Base, BuildManifest, Digest, Flavour, PatchSetStamp};
+use lookup::Lookup;
+
+pub use commands::{ChangedCommand, CommandDifferences, compare_commands};
+pub use configure::backend;
+pub use manifest::{Difference, FlagDifference, check, compare_flags};
+
+/// Programs that are built.
+pub const TARGETS: [&str; 2] = ["llama-server", "llama-bench"];
 
 /// A finished build whose artifacts are what its manifest says.
 #[derive(Clone, Debug)]
@@ -20,9 +64,102 @@ impl Build {
     pub fn program(&self, name: &str) -> PathBuf {
         self.dir.join("out/bin").join(name)
     }
+
+    /// The build in its folder as it was left; `None` where none was finished. Whether its
+    /// files are still those, [`check`] says.
+    pub fn find(ctx: &Ctx, base: &str, flavour: Flavour, backend: &str) -> Result<Option<Self>> {
+        let dir = ctx.project.build_dir(base, flavour, backend);
+        let file = dir.join(manifest::FILE);
+        if !file.is_file() {
+            return Ok(None);
+        }
+        let manifest = crate::model::read_json(&file)?;
+        Ok(Some(Build { dir, manifest }))
+    }
+}
+
+/// What to build: a tree and where it comes from.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    /// Base id.
+    pub base: String,
+    /// Upstream commit; may be empty.
+    pub commit: String,
+    /// Upstream build number; 0 where unknown.
+    pub build_number: u32,
+    /// Digest of the base's manifest.
+    pub tree: Digest,
+    /// Which tree it is.
+    pub flavour: Flavour,
+    /// `cpu`.
+    pub backend: String,
+    /// The folder that holds the tree.
+    pub source: PathBuf,
+    /// The patch set, for patched trees.
+    pub patchset: Option<PatchSetStamp>,
+    /// Ninja targets.
+    pub targets: Vec<String>,
+}
+
+impl Recipe {
+    /// `llama-0.5.0 vanilla-cpu`.
+    pub fn name(&self) -> String {
+        format!("{} {}-{}", self.base, self.flavour, self.backend)
+    }
+
+    /// The build folder.
+    pub fn dir(&self, ctx: &Ctx) -> PathBuf {
+        ctx.project
+            .build_dir(&self.base, self.flavour, &self.backend)
+    }
 }
 
 /// Builds `flavour` of `base` for `backend` where anything changed, else finds it done.
-pub fn ensure(_ctx: &Ctx, _base: &Base, _flavour: Flavour, _backend: &str) -> Result<Build> {
-    Err(Error::internal("not written yet"))
+///
+/// Artifacts that were changed after they were built are named in a warning and made again.
+pub fn ensure(ctx: &Ctx, base: &Base, flavour: Flavour, backend: &str) -> Result<Build> {
+    build(ctx, &recipe(ctx, base, flavour, backend)?, false)
+}
+
+/// As [`ensure`], after removing all that was built before.
+pub fn rebuild(ctx: &Ctx, base: &Base, flavour: Flavour, backend: &str) -> Result<Build> {
+    build(ctx, &recipe(ctx, base, flavour, backend)?, true)
+}
+
+/// Builds a recipe with the tools of this machine; `force` removes first what is there.
+pub fn build(ctx: &Ctx, recipe: &Recipe, force: bool) -> Result<Build> {
+    build_with(ctx, &lookup::Machine, recipe, force)
+}
+
+/// As [`build`], with tools found by `lookup`.
+pub fn build_with(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Result<Build> {
+    engine::run(ctx, lookup, recipe, force)
+}
+
+fn recipe(ctx: &Ctx, base: &Base, flavour: Flavour, backend: &str) -> Result<Recipe> {
+    // A wrong name must not cost a download.
+    configure::backend(backend)?;
+    let pristine = crate::vendor::ensure(ctx, base)?;
+    let (source, patchset) = match flavour {
+        Flavour::Vanilla => (pristine.root.clone(), None),
+        Flavour::Patched => {
+            let working = crate::patchset::applied(ctx, &pristine)?;
+            let stamp = PatchSetStamp {
+                id: working.state.patchset,
+                patches: working.state.applied,
+            };
+            (working.root, Some(stamp))
+        }
+    };
+    Ok(Recipe {
+        base: base.id.clone(),
+        commit: base.commit.clone(),
+        build_number: base.build_number,
+        tree: pristine.manifest.digest(),
+        flavour,
+        backend: backend.to_owned(),
+        source,
+        patchset,
+        targets: TARGETS.map(str::to_owned).to_vec(),
+    })
 }

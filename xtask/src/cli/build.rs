@@ -1,14 +1,130 @@
 //! `cargo xtask build`.
 
-use crate::cli::Outcome;
+use serde_json::{Value, json};
+
+use crate::build::{self, Build, CommandDifferences, FlagDifference};
+use crate::cli::args::BaseArg;
+use crate::cli::{Outcome, Status};
 use crate::ctx::Ctx;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::model::Flavour;
 
 /// Flags of `build`.
 #[derive(Debug, clap::Args)]
-pub struct BuildArgs {}
+pub struct BuildArgs {
+    #[command(flatten)]
+    base: BaseArg,
+    /// Build the pristine tree [default: both]
+    #[arg(long)]
+    vanilla: bool,
+    /// Build the working tree, with the series applied [default: both]
+    #[arg(long)]
+    patched: bool,
+    /// Where the models are to run
+    #[arg(long, value_name = "NAME", default_value = "cpu")]
+    backend: String,
+    /// Remove what was built before
+    #[arg(long)]
+    force: bool,
+}
 
 /// Runs the command.
-pub fn run(_ctx: &Ctx, _args: BuildArgs) -> Result<Outcome> {
-    Err(Error::internal("not written yet"))
+pub fn run(ctx: &Ctx, args: BuildArgs) -> Result<Outcome> {
+    build::backend(&args.backend)?;
+    let base = ctx.project.base(args.base.base.as_deref())?;
+    let both = args.vanilla == args.patched;
+    let mut builds = Vec::new();
+    for (flavour, wanted) in [
+        (Flavour::Vanilla, args.vanilla),
+        (Flavour::Patched, args.patched),
+    ] {
+        if wanted || both {
+            let run = if args.force {
+                build::rebuild
+            } else {
+                build::ensure
+            };
+            builds.push(run(ctx, &base, flavour, &args.backend)?);
+        }
+    }
+    let compared = match builds.as_slice() {
+        [vanilla, patched] => Some((
+            build::compare_flags(&vanilla.manifest, &patched.manifest),
+            build::compare_commands(vanilla, patched)?,
+        )),
+        _ => None,
+    };
+    Ok(outcome(ctx, &builds, compared))
+}
+
+fn outcome(
+    ctx: &Ctx,
+    builds: &[Build],
+    compared: Option<(Vec<FlagDifference>, CommandDifferences)>,
+) -> Outcome {
+    let mut text = String::new();
+    for build in builds {
+        text.push_str(&summary(ctx, build));
+    }
+    let mut data = json!({
+        "builds": builds.iter().map(|build| describe(ctx, build)).collect::<Vec<_>>(),
+    });
+    let mut status = Status::Good;
+    if let Some((flags, commands)) = compared {
+        if flags.is_empty() {
+            text.push_str("same options and tools in both builds\n");
+        } else {
+            // The one is then no reference for the other.
+            status = Status::Finding;
+            text.push_str("the two builds differ in options or tools (vanilla, patched):\n");
+            for flag in &flags {
+                text.push_str(&format!("  {flag}\n"));
+            }
+        }
+        text.push_str(&format!(
+            "{} compile commands in common, {} of them differ; {} only in vanilla, {} only in \
+             patched\n",
+            commands.common,
+            commands.changed.len(),
+            commands.only_first.len(),
+            commands.only_second.len()
+        ));
+        for command in &commands.changed {
+            text.push_str(&format!("  {command}\n"));
+        }
+        data["flag_differences"] = json!(flags);
+        data["command_differences"] = json!(commands);
+    }
+    Outcome { text, data, status }
+}
+
+fn describe(ctx: &Ctx, build: &Build) -> Value {
+    json!({ "dir": ctx.project.show(&build.dir), "manifest": build.manifest })
+}
+
+fn summary(ctx: &Ctx, build: &Build) -> String {
+    let manifest = &build.manifest;
+    let size: u64 = manifest
+        .artifacts
+        .iter()
+        .map(|artifact| artifact.size)
+        .sum();
+    let patchset = match &manifest.patchset {
+        Some(patchset) => format!(
+            ", patch set {} ({})",
+            patchset.id.short(),
+            patchset.patches.join(", ")
+        ),
+        None => String::new(),
+    };
+    format!(
+        "{} {}-{}: {} programs and libraries, {}.{} MB, in {}{patchset}\n",
+        manifest.base,
+        manifest.flavour,
+        manifest.backend,
+        manifest.artifacts.len(),
+        size / 1_000_000,
+        size % 1_000_000 / 100_000,
+        ctx.project.show(&build.dir.join("out/bin")),
+    )
 }

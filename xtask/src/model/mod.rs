@@ -8,6 +8,7 @@ mod io;
 mod patch;
 mod series;
 mod state;
+mod toolchain;
 mod upstreams;
 mod verdict;
 
@@ -18,5 +19,6 @@ pub use io::{read_json, read_toml, write_atomic, write_json};
 pub use patch::{Allow, PatchManifest};
 pub use series::Series;
 pub use state::{TrackedFile, TreeState};
+pub use toolchain::{Compilers, Launcher, Tool, Toolchains, Version, Wheel};
 pub use upstreams::{Base, DirSource, GitSource, PypiSource, Source, TarballSource, Upstreams};
 pub use verdict::Verdict;

@@ -1,0 +1,467 @@
+//! Calling CMake: with which options, in which environment, and when again.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use crate::build::Recipe;
+use crate::build::ext::{self, Ext};
+use crate::build::lookup::Lookup;
+use crate::build::process;
+use crate::build::tools::{CompilerCommand, Toolset};
+use crate::ctx::Ctx;
+use crate::error::{Error, Result, ResultExt};
+use crate::model::{Digest, Flavour};
+
+/// Options of every build.
+///
+/// `GGML_NATIVE` stays as upstream has it, on: gates compare builds on the machine that runs
+/// them, and speed is judged on what that machine can do. A build folder or compiler cache that
+/// reaches another kind of processor is not used there; see [`Request::host`].
+const FLAGS: [(&str, &str); 11] = [
+    ("BUILD_SHARED_LIBS", "ON"),
+    // Programs find their libraries beside them, wherever the folder is moved to, and the
+    // folder's path is not in the files.
+    ("CMAKE_BUILD_RPATH_USE_ORIGIN", "ON"),
+    ("CMAKE_BUILD_TYPE", "Release"),
+    ("CMAKE_EXPORT_COMPILE_COMMANDS", "ON"),
+    // We choose the compiler cache.
+    ("GGML_CCACHE", "OFF"),
+    ("LLAMA_BUILD_EXAMPLES", "OFF"),
+    ("LLAMA_BUILD_TESTS", "OFF"),
+    // No web UI: building it needs npm, and the prebuilt one is downloaded.
+    ("LLAMA_BUILD_UI", "OFF"),
+    ("LLAMA_USE_PREBUILT_UI", "OFF"),
+    // Nothing under test talks to the network; trees of before the option's retirement link
+    // libcurl otherwise.
+    ("LLAMA_CURL", "OFF"),
+    ("LLAMA_OPENSSL", "OFF"),
+];
+
+/// Backends and the options that they add.
+const BACKENDS: [(&str, &[(&str, &str)]); 1] = [("cpu", &[])];
+
+/// Variables by which a user steers compilers and CMake. They are left as they are, but another
+/// value means another build.
+const STEERING: [&str; 14] = [
+    "CFLAGS",
+    "CPPFLAGS",
+    "CXXFLAGS",
+    "LDFLAGS",
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "COMPILER_PATH",
+    "SDKROOT",
+    "MACOSX_DEPLOYMENT_TARGET",
+    "CMAKE_PREFIX_PATH",
+    "CMAKE_TOOLCHAIN_FILE",
+    "SOURCE_DATE_EPOCH",
+];
+
+/// Everything that decides what CMake does; kept as `<build>/configure.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Version of this format; 1.
+    pub schema: u32,
+    /// Tools with their versions.
+    pub tools: Toolset,
+    /// What the compiler makes of `-march=native` here.
+    pub host: Digest,
+    /// Variables that steer compilers, where set.
+    pub env: BTreeMap<String, String>,
+    /// Options given with `-D`.
+    pub flags: BTreeMap<String, String>,
+    /// Digest over the paths of the source files.
+    pub paths: Digest,
+}
+
+/// What has to be done before Ninja may run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Nothing.
+    Nothing,
+    /// Call CMake; what is built already stays.
+    Configure,
+    /// Remove all that was built, for this reason, and call CMake.
+    Scratch(String),
+}
+
+/// The options of `backend`; an unknown one is a usage error.
+pub fn backend(name: &str) -> Result<&'static [(&'static str, &'static str)]> {
+    let known = BACKENDS.iter().find(|(known, _)| *known == name);
+    known.map(|(_, flags)| *flags).ok_or_else(|| {
+        let names = BACKENDS.iter().map(|(name, _)| *name);
+        Error::usage(format!("unknown backend `{name}`"))
+            .hint(crate::project::suggest(name, names, "backends"))
+    })
+}
+
+impl Request {
+    /// What is to be asked of CMake for `recipe`.
+    pub fn new(
+        ctx: &Ctx,
+        lookup: &dyn Lookup,
+        recipe: &Recipe,
+        tools: &Toolset,
+        ext: Option<&Ext>,
+        paths: Digest,
+    ) -> Result<Self> {
+        let dir = recipe.dir(ctx);
+        let mut flags: BTreeMap<String, String> = BTreeMap::new();
+        let mut set = |name: &str, value: String| {
+            flags.insert(name.to_owned(), value);
+        };
+        for (name, value) in FLAGS.iter().chain(backend(&recipe.backend)?) {
+            set(name, (*value).to_owned());
+        }
+        set("CMAKE_C_COMPILER", compiler_list(&tools.cc));
+        set("CMAKE_CXX_COMPILER", compiler_list(&tools.cxx));
+        set("CMAKE_MAKE_PROGRAM", path_text(&tools.ninja.path)?);
+        for language in ["C", "CXX"] {
+            // What compilers embed of paths is then the same in every folder, and the same
+            // with a compiler cache that works on relative paths.
+            let mut text = format!("-ffile-prefix-map=\"{}\"=..", path_text(&dir)?);
+            for var in [format!("{language}FLAGS"), "CPPFLAGS".to_owned()] {
+                if let Some(more) = lookup.var(&var) {
+                    text.push(' ');
+                    text.push_str(&more);
+                }
+            }
+            set(&format!("CMAKE_{language}_FLAGS"), text);
+            let launcher = match &tools.launcher {
+                Some(launcher) => path_text(&launcher.path)?,
+                None => String::new(),
+            };
+            set(&format!("CMAKE_{language}_COMPILER_LAUNCHER"), launcher);
+        }
+        // A tree without history cannot tell its version, and CMake would take that of an
+        // enclosing repository: ours. Without a git program, upstream uses what is set here.
+        let commit: String = recipe.commit.chars().take(9).collect();
+        let commit = if commit.is_empty() {
+            "unknown".to_owned()
+        } else {
+            commit
+        };
+        set("LLAMA_BUILD_COMMIT", commit);
+        set("LLAMA_BUILD_NUMBER", recipe.build_number.to_string());
+        set("GIT_EXE", "OFF".to_owned());
+        set("GIT_EXECUTABLE", "OFF".to_owned());
+        if let Some(ext) = ext {
+            set(ext::LIB_FLAG, path_text(&ext.lib)?);
+            set(ext::INCLUDE_FLAG, path_text(&ext.include)?);
+        }
+        let env = STEERING
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), lookup.var(name)?)));
+        Ok(Request {
+            schema: 1,
+            tools: tools.clone(),
+            host: host(lookup, &tools.cc),
+            env: env.collect(),
+            flags,
+            paths,
+        })
+    }
+
+    /// What has to be done in `dir`, given what was asked there before.
+    pub fn need(&self, dir: &Path) -> Need {
+        let out = dir.join("out");
+        if !out.exists() {
+            return Need::Configure;
+        }
+        let old: Request = match crate::model::read_json(&dir.join(FILE)) {
+            Ok(old) => old,
+            Err(_) => return Need::Scratch("its last configuration is not known".to_owned()),
+        };
+        // Ninja knows commands, not what stands behind the names in them.
+        for (what, same) in [
+            ("the C compiler", old.tools.cc == self.tools.cc),
+            ("the C++ compiler", old.tools.cxx == self.tools.cxx),
+            ("the processor", old.host == self.host),
+            ("the environment of the compilers", old.env == self.env),
+        ] {
+            if !same {
+                return Need::Scratch(format!("{what} is another than before"));
+            }
+        }
+        let whole = ["build.ninja", "CMakeCache.txt"]
+            .iter()
+            .all(|name| out.join(name).is_file());
+        if old == *self && whole {
+            Need::Nothing
+        } else {
+            Need::Configure
+        }
+    }
+
+    /// Environment of CMake and Ninja: compiler caches work on paths relative to the build
+    /// folder, which are the same for all of them, and do not share what `-march=native` gave
+    /// on another processor. All else is the user's.
+    pub fn apply_env(&self, dir: &Path, command: &mut Command) {
+        let mut ceilings = vec![dir.to_path_buf()];
+        if let Ok(source) = std::fs::canonicalize(dir.join("src")) {
+            ceilings.extend(source.parent().map(Path::to_path_buf));
+        }
+        let mut extra = vec![dir.join(HOST_FILE)];
+        if let Some(more) = std::env::var_os("CCACHE_EXTRAFILES") {
+            extra.extend(std::env::split_paths(&more));
+        }
+        for (name, list) in [
+            ("GIT_CEILING_DIRECTORIES", ceilings),
+            ("CCACHE_EXTRAFILES", extra),
+        ] {
+            // It cannot be joined where a path holds the separator: then it is left out.
+            if let Ok(list) = std::env::join_paths(list) {
+                command.env(name, list);
+            }
+        }
+        command
+            .env("CCACHE_BASEDIR", dir)
+            .env("CCACHE_NOHASHDIR", "1")
+            .env("NINJA_STATUS", crate::build::ninja::STATUS)
+            .env_remove("CCACHE_HASHDIR")
+            .env_remove("MAKEFLAGS")
+            .env_remove("VERBOSE")
+            .env_remove("DESTDIR");
+    }
+
+    /// Calls CMake in `dir`. What an earlier call left in the cache is forgotten, objects stay.
+    pub fn run(&self, ctx: &Ctx, lookup: &dyn Lookup, dir: &Path, recipe: &Recipe) -> Result<()> {
+        let out = dir.join("out");
+        remove(&dir.join(FILE))?;
+        remove(&out.join("CMakeCache.txt"))?;
+        if let Err(error) = std::fs::remove_dir_all(out.join("CMakeFiles"))
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            return Err(error).context(|| format!("clearing {}", out.display()));
+        }
+        let host = format!("{}\n", self.host);
+        crate::model::write_atomic(&dir.join(HOST_FILE), host.as_bytes())?;
+        let mut command = process::tied(lookup, &self.tools.cmake.path);
+        command.arg("-S").arg(dir.join("src")).arg("-B").arg(&out);
+        command.args(["-G", "Ninja", "-Wno-dev"]);
+        for (name, value) in &self.flags {
+            command.arg(format!("-D{name}={value}"));
+        }
+        self.apply_env(dir, &mut command);
+        let task = ctx
+            .sink
+            .task(&format!("configuring {}", recipe.name()), None);
+        let done = process::capture(ctx, &mut command)?;
+        fs_err::write(dir.join(LOG), &done.output)?;
+        if !done.status.success() {
+            return Err(failure(&done.output, recipe.flavour)
+                .hint(format!(
+                    "the whole output is in {}",
+                    ctx.project.show(&dir.join(LOG))
+                ))
+                .context(format!("configuring {}", recipe.name())));
+        }
+        crate::model::write_json(&dir.join(FILE), self)?;
+        task.finish("done");
+        Ok(())
+    }
+}
+
+/// Name of the file that holds the [`Request`].
+const FILE: &str = "configure.json";
+/// Name of the file whose content is part of every compiler cache key.
+const HOST_FILE: &str = "host.txt";
+/// CMake's output.
+const LOG: &str = "configure.log";
+
+fn remove(file: &Path) -> Result<()> {
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).context(|| format!("removing {}", file.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The error of a CMake run that failed: from the first `CMake Error` on.
+fn failure(output: &str, flavour: Flavour) -> Error {
+    let lines: Vec<&str> = output.lines().collect();
+    let first = lines
+        .iter()
+        .position(|line| line.starts_with("CMake Error"))
+        .unwrap_or(lines.len().saturating_sub(30));
+    let shown: Vec<&str> = lines[first..].iter().take(30).copied().collect();
+    let message = format!("cmake failed:\n{}", shown.join("\n").trim_end());
+    if output.contains("No space left on device") {
+        return Error::environment(message)
+            .hint("the disk is full: free some space and run the same command again");
+    }
+    if output.contains("is not able to compile a simple test program") {
+        return Error::environment(message).hint(
+            "the compiler is there and does not work: its headers, libraries or linker are \
+             missing; on Debian and Ubuntu: sudo apt-get install build-essential",
+        );
+    }
+    Error::new(
+        match flavour {
+            Flavour::Vanilla => crate::Kind::Environment,
+            Flavour::Patched => crate::Kind::Finding,
+        },
+        message,
+    )
+}
+
+/// A compiler in the form that CMake takes: path and arguments as a list.
+fn compiler_list(compiler: &CompilerCommand) -> String {
+    let path = compiler.path.display().to_string();
+    std::iter::once(path)
+        .chain(compiler.args.iter().cloned())
+        .collect::<Vec<_>>()
+        .join(";")
+}
+
+/// A path as text for CMake, which cannot have quotes and separators of its own in it.
+fn path_text(path: &Path) -> Result<String> {
+    match path.to_str() {
+        Some(text) if !text.contains(['"', ';', '$', '\\', '\n']) => Ok(text.to_owned()),
+        _ => Err(Error::usage(format!(
+            "{} cannot be a build folder or a tool of one: CMake does not take such a path",
+            path.display()
+        ))
+        .hint("move the checkout to a path without quotes, semicolons, dollars, backslashes")),
+    }
+}
+
+/// What `cc` makes of `-march=native`: the processor as far as generated code depends on it.
+/// Where it cannot tell, a fixed value.
+fn host(lookup: &dyn Lookup, cc: &CompilerCommand) -> Digest {
+    let args = ["-march=native", "-###", "-E", "-x", "c", "/dev/null"];
+    let text = lookup.output(&cc.path, &args).unwrap_or_default();
+    // The line that names the flags; others hold paths.
+    let line = text
+        .lines()
+        .find(|line| {
+            line.contains("-march=") && line.contains("-quiet") || line.contains("-target-cpu")
+        })
+        .unwrap_or_default();
+    // clang tells the current folder, too.
+    let words = line.split_whitespace().filter(|word| !word.contains('/'));
+    Digest::of_parts(words.map(str::as_bytes))
+}
+
+/// Removes all that was built in `dir`.
+pub fn scratch(dir: &Path) -> Result<()> {
+    for path in [dir.join("out"), dir.join(FILE)] {
+        let removed = if path.is_dir() {
+            std::fs::remove_dir_all(&path)
+        } else {
+            std::fs::remove_file(&path)
+        };
+        match removed {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).context(|| format!("removing {}", path.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Paths that stand in cached values and commands, with the names that replace them.
+pub fn places(ctx: &Ctx, dir: &Path) -> Vec<(String, &'static str)> {
+    let text = |path: PathBuf| path.display().to_string();
+    vec![
+        (text(dir.to_path_buf()), "<build>"),
+        (text(ctx.project.root().to_path_buf()), "<checkout>"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::lookup::fake::Fake;
+    use crate::build::testing::toy_ctx;
+    use crate::build::tools;
+
+    fn request(machine: &Fake) -> (crate::build::testing::Toy, Recipe, Request) {
+        let toy = toy_ctx();
+        let recipe = toy.recipe(Flavour::Patched);
+        let tools = tools::resolve(&toy.ctx, machine).unwrap();
+        let paths = Digest::of(b"");
+        let request = Request::new(&toy.ctx, machine, &recipe, &tools, None, paths).unwrap();
+        (toy, recipe, request)
+    }
+
+    #[test]
+    fn both_flavours_are_asked_for_the_same() {
+        let machine = Fake::complete();
+        let (toy, _, patched) = request(&machine);
+        let recipe = toy.recipe(Flavour::Vanilla);
+        let tools = tools::resolve(&toy.ctx, &machine).unwrap();
+        let paths = Digest::of(b"");
+        let vanilla = Request::new(&toy.ctx, &machine, &recipe, &tools, None, paths).unwrap();
+        let text = |request: &Request, dir: PathBuf| {
+            let json = serde_json::to_string(request).unwrap();
+            json.replace(dir.to_str().unwrap(), "<build>")
+        };
+        assert_eq!(
+            text(&vanilla, recipe.dir(&toy.ctx)),
+            text(&patched, toy.recipe(Flavour::Patched).dir(&toy.ctx)).as_str()
+        );
+    }
+
+    #[test]
+    fn the_users_flags_are_kept_and_recorded() {
+        let (_toy, _, request) = request(&Fake::complete().set("CFLAGS", "-DUSER"));
+        assert!(request.flags["CMAKE_C_FLAGS"].ends_with(" -DUSER"));
+        assert!(!request.flags["CMAKE_CXX_FLAGS"].contains("-DUSER"));
+        assert_eq!(request.env["CFLAGS"], "-DUSER");
+    }
+
+    #[test]
+    fn what_ninja_cannot_see_means_from_scratch() {
+        let (toy, recipe, request) = request(&Fake::complete());
+        let dir = recipe.dir(&toy.ctx);
+        assert_eq!(request.need(&dir), Need::Configure);
+        std::fs::create_dir_all(dir.join("out")).unwrap();
+        assert!(matches!(request.need(&dir), Need::Scratch(_)));
+        crate::model::write_json(&dir.join(FILE), &request).unwrap();
+        assert_eq!(request.need(&dir), Need::Configure, "killed before the end");
+        std::fs::write(dir.join("out/build.ninja"), "").unwrap();
+        std::fs::write(dir.join("out/CMakeCache.txt"), "").unwrap();
+        assert_eq!(request.need(&dir), Need::Nothing);
+
+        let mut other = request.clone();
+        other.flags.insert("GGML_X".to_owned(), "ON".to_owned());
+        assert_eq!(other.need(&dir), Need::Configure);
+        let mut other = request.clone();
+        other.tools.cxx.version_text.push_str(" security update");
+        assert!(matches!(other.need(&dir), Need::Scratch(why) if why.contains("C++")));
+        let mut other = request.clone();
+        other.host = Digest::of(b"another");
+        assert!(matches!(other.need(&dir), Need::Scratch(why) if why.contains("processor")));
+    }
+
+    #[test]
+    fn unknown_backends_are_usage_errors() {
+        let error = backend("cpuu").unwrap_err();
+        assert_eq!(error.kind(), crate::Kind::Usage);
+        assert_eq!(error.hints(), ["did you mean `cpu`?"]);
+    }
+
+    #[test]
+    fn a_compiler_that_does_not_work_is_told_apart() {
+        let text = "-- x\nCMake Error at a.cmake:1:\n  The C compiler\n\n  is not able to compile \
+                    a simple test program.\n";
+        let error = failure(text, Flavour::Patched);
+        assert_eq!(error.kind(), crate::Kind::Environment);
+        assert!(error.message().starts_with("cmake failed:\nCMake Error at"));
+    }
+
+    #[test]
+    fn odd_paths_are_refused() {
+        assert!(path_text(Path::new("/a b/c")).is_ok());
+        assert!(path_text(Path::new("/a;b")).is_err());
+    }
+}

@@ -1,0 +1,220 @@
+//! One build from beginning to end.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::build::configure::{self, Need, Request};
+use crate::build::lookup::Lookup;
+use crate::build::manifest::{self, Difference};
+use crate::build::ninja::{Line, Reader};
+use crate::build::source::Sources;
+use crate::build::tools::{self, Toolset};
+use crate::build::{Build, Recipe, ext, process, stamp};
+use crate::ctx::{Ctx, Task};
+use crate::error::{Error, Result, ResultExt};
+use crate::model::{BuildManifest, Flavour};
+use crate::tree::TreeManifest;
+
+/// The sources that Ninja was last run on: manifest in text form.
+const SEEN: &str = "source.manifest";
+/// Ninja's output.
+const LOG: &str = "build.log";
+
+/// Builds `recipe` where anything changed, else finds it done; see [`crate::build`].
+pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Result<Build> {
+    configure::backend(&recipe.backend)?;
+    let tools = tools::resolve(ctx, lookup)?;
+    let dir = recipe.dir(ctx);
+    fs_err::create_dir_all(&dir)?;
+    let _lock = crate::project::lock_file(&dir.join(".lock"), &*ctx.sink)?;
+    ext::link(&recipe.source, &dir.join("src"))?;
+    let ext = match recipe.flavour {
+        Flavour::Vanilla => None,
+        Flavour::Patched => ext::ensure(ctx, &dir)?,
+    };
+    let sources = Sources::read(&recipe.source)?;
+    if recipe.flavour == Flavour::Vanilla && sources.digest() != recipe.tree {
+        return Err(Error::finding(format!(
+            "the pristine tree of {} is not what is pinned: expected {}, found {}",
+            recipe.base,
+            recipe.tree,
+            sources.digest()
+        ))
+        .hint(format!("cargo xtask vendor --base {}", recipe.base)));
+    }
+    let paths = sources.paths_digest();
+    let request = Request::new(ctx, lookup, recipe, &tools, ext.as_ref(), paths)?;
+    let need = if force {
+        Need::Scratch("as asked for".to_owned())
+    } else {
+        need(&request, &sources, &dir)
+    };
+    let old = crate::model::read_json::<BuildManifest>(&dir.join(manifest::FILE)).ok();
+    // From here on the folder is in motion: a killed run must leave no manifest.
+    remove(&dir.join(manifest::FILE))?;
+    match &need {
+        Need::Scratch(why) => {
+            if dir.join("out").exists() {
+                let name = recipe.name();
+                ctx.sink
+                    .note(&format!("building {name} from scratch: {why}"));
+            }
+            configure::scratch(&dir)?;
+        }
+        Need::Nothing | Need::Configure => repair(ctx, old, &dir)?,
+    }
+    if need != Need::Nothing {
+        request.run(ctx, lookup, &dir, recipe)?;
+    }
+    crate::model::write_atomic(&dir.join(SEEN), sources.manifest.text().as_bytes())?;
+    compile(ctx, lookup, recipe, &request, &dir)?;
+    drop_dead(ctx, &request, &dir)?;
+    if let Some(patchset) = &recipe.patchset {
+        stamp_all(ctx, &dir, &patchset.id.to_string())?;
+    }
+    if !sources.unchanged()? {
+        // It is not known which objects saw which content.
+        remove(&dir.join(SEEN))?;
+        return Err(Error::finding(format!(
+            "the sources in {} changed while they were being built",
+            ctx.project.show(&recipe.source)
+        ))
+        .hint("run the same command again once nothing writes to them"));
+    }
+    let manifest = manifest::collect(ctx, recipe, &request, &sources, &dir)?;
+    crate::model::write_json(&dir.join(manifest::FILE), &manifest)?;
+    Ok(Build { dir, manifest })
+}
+
+/// What has to be done, as far as CMake's inputs and time stamps tell.
+fn need(request: &Request, sources: &Sources, dir: &Path) -> Need {
+    let need = request.need(dir);
+    let built = dir.join("out/.ninja_log").exists();
+    if matches!(need, Need::Scratch(_)) || !built {
+        return need;
+    }
+    let seen = dir.join(SEEN);
+    let read = || -> Result<_> {
+        let then = fs_err::metadata(&seen)?.modified()?;
+        Ok((TreeManifest::parse(&fs_err::read_to_string(&seen)?)?, then))
+    };
+    let Ok((old, then)) = read() else {
+        return Need::Scratch("it is not known what it was built from".to_owned());
+    };
+    match sources.changed_unseen(&old, then).as_slice() {
+        [] => need,
+        [file] => Need::Scratch(format!("{file} changed with an old time stamp")),
+        [file, more @ ..] => Need::Scratch(format!(
+            "{file} and {} more files changed with old time stamps",
+            more.len()
+        )),
+    }
+}
+
+/// Removes artifacts that are not what was recorded, so that Ninja makes them again.
+fn repair(ctx: &Ctx, old: Option<BuildManifest>, dir: &Path) -> Result<()> {
+    let Some(manifest) = old else { return Ok(()) };
+    let build = Build {
+        dir: dir.to_path_buf(),
+        manifest,
+    };
+    for difference in manifest::check(&build)? {
+        let file = dir.join(difference.path());
+        match difference {
+            // Ninja sees by itself that a file is missing. Foreign files are dealt with at the
+            // end: this build may be about to make one of that name.
+            Difference::Missing { .. } => {}
+            Difference::Unknown { .. } if !file.is_symlink() => {}
+            Difference::Unknown { .. } => remove(&file)?,
+            Difference::Content {
+                expected, found, ..
+            } => {
+                ctx.sink.warn(&format!(
+                    "{} was changed after it was built: expected sha256 {expected}, found \
+                     {found}; making it again",
+                    ctx.project.show(&file)
+                ));
+                remove(&file)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes what earlier configurations made and this one does not, such as libraries of another
+/// version. Ninja calls CMake by itself when a build file changed, so that it is not known here
+/// whether there is a new configuration.
+fn drop_dead(ctx: &Ctx, request: &Request, dir: &Path) -> Result<()> {
+    let mut command = Command::new(&request.tools.ninja.path);
+    command.arg("-C").arg(dir.join("out"));
+    command.args(["-t", "cleandead"]);
+    let done = process::capture(ctx, &mut command)?;
+    if done.status.success() {
+        return Ok(());
+    }
+    Err(Error::environment(format!(
+        "ninja failed: {}",
+        process::last_lines(&done.output, 3)
+    )))
+}
+
+fn compile(
+    ctx: &Ctx,
+    lookup: &dyn Lookup,
+    recipe: &Recipe,
+    request: &Request,
+    dir: &Path,
+) -> Result<()> {
+    use std::io::Write;
+    let Toolset { ninja, .. } = &request.tools;
+    let log_path = dir.join(LOG);
+    let mut log = std::io::BufWriter::new(fs_err::File::create(&log_path)?);
+    let mut command = process::tied(lookup, &ninja.path);
+    command.args(["-j", &ctx.jobs.to_string()]);
+    command.args(&recipe.targets).current_dir(dir.join("out"));
+    request.apply_env(dir, &mut command);
+    let mut reader = Reader::default();
+    // Said only once there is something to do.
+    let mut task: Option<Box<dyn Task>> = None;
+    let title = format!("building {}", recipe.name());
+    let status = process::stream(ctx, &mut command, &mut |line| {
+        writeln!(log, "{line}")?;
+        if let Line::Step { done, total, what } = reader.line(line) {
+            let task = task.get_or_insert_with(|| ctx.sink.task(&title, Some(total)));
+            task.progress(done, total);
+            task.message(what);
+        }
+        Ok(())
+    });
+    log.flush()
+        .context(|| format!("writing {}", log_path.display()))?;
+    let status = status.context(|| title.clone())?;
+    if !status.success() {
+        drop(task);
+        let log = ctx.project.show(&log_path);
+        return Err(reader.error(recipe.flavour, &log).context(title));
+    }
+    if let Some(task) = task {
+        task.finish(&format!("{} steps", reader.steps.1));
+    }
+    Ok(())
+}
+
+/// Stamps the libraries that have a field for it.
+fn stamp_all(ctx: &Ctx, dir: &Path, id: &str) -> Result<()> {
+    for path in manifest::programs(dir)? {
+        if stamp::write(&dir.join(&path), id)? {
+            ctx.sink.detail(&format!("{path} carries patch set {id}"));
+        }
+    }
+    Ok(())
+}
+
+fn remove(file: &Path) -> Result<()> {
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).context(|| format!("removing {}", file.display()))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,222 @@
+//! Finding programs. Behind a trait, so that tests can take things away.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::model::Version;
+
+/// The surroundings as far as tools are concerned.
+pub trait Lookup {
+    /// The first executable file called `name` on `PATH`; a name with a slash is a path.
+    fn find(&self, name: &str) -> Option<PathBuf>;
+    /// What `program` prints with `args`, stdout and stderr together; nothing where it fails.
+    fn output(&self, program: &Path, args: &[&str]) -> Option<String>;
+    /// An environment variable that is set and not empty.
+    fn var(&self, name: &str) -> Option<String>;
+    /// Bytes that are free for this user on the file system of `path` or of its nearest
+    /// existing parent.
+    fn free_space(&self, path: &Path) -> Option<u64>;
+    /// Whether files can be made in `path`, or in its nearest existing parent.
+    fn writable(&self, path: &Path) -> bool;
+
+    /// The first of `names` that is found.
+    fn find_any(&self, names: &[String]) -> Option<PathBuf> {
+        names.iter().find_map(|name| self.find(name))
+    }
+
+    /// The version that `program --version` tells.
+    fn version(&self, program: &Path) -> Option<Version> {
+        Version::find(&self.output(program, &["--version"])?)
+    }
+}
+
+/// The machine that this runs on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Machine;
+
+impl Lookup for Machine {
+    fn find(&self, name: &str) -> Option<PathBuf> {
+        if name.contains('/') {
+            return is_program(Path::new(name)).then(|| PathBuf::from(name));
+        }
+        find_on(&std::env::var_os("PATH")?, name)
+    }
+
+    fn output(&self, program: &Path, args: &[&str]) -> Option<String> {
+        let output = Command::new(program)
+            .args(args)
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .output()
+            .ok()
+            .filter(|output| output.status.success())?;
+        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.push_str(&String::from_utf8_lossy(&output.stderr));
+        Some(text)
+    }
+
+    fn var(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok().filter(|value| !value.is_empty())
+    }
+
+    fn free_space(&self, path: &Path) -> Option<u64> {
+        let stat = rustix::fs::statvfs(existing(path)?).ok()?;
+        Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn writable(&self, path: &Path) -> bool {
+        existing(path).is_some_and(|dir| tempfile::tempfile_in(dir).is_ok())
+    }
+}
+
+/// `path` or its nearest parent that is there.
+fn existing(path: &Path) -> Option<&Path> {
+    path.ancestors().find(|dir| dir.is_dir())
+}
+
+/// The first executable file `name` in the folders of `path`, absolute ones only: a relative
+/// one would mean something else in the folder that a child runs in.
+fn find_on(path: &OsStr, name: &str) -> Option<PathBuf> {
+    std::env::split_paths(path)
+        .filter(|dir| dir.is_absolute())
+        .map(|dir| dir.join(name))
+        .find(|file| is_program(file))
+}
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path)
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+/// A made-up machine.
+#[cfg(test)]
+pub mod fake {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// Programs with their output, variables and disks of a made-up machine.
+    #[derive(Clone, Debug, Default)]
+    pub struct Fake {
+        /// Path of a program to what it prints with any arguments.
+        pub programs: BTreeMap<PathBuf, String>,
+        /// Environment.
+        pub vars: BTreeMap<String, String>,
+        /// Free space everywhere.
+        pub free: u64,
+        /// Whether everything can be written.
+        pub writable: bool,
+        /// Arguments, joined by blanks, with which every program fails.
+        pub failing: Vec<String>,
+    }
+
+    impl Fake {
+        /// Adds `/usr/bin/<name>` that prints `output`.
+        pub fn with(mut self, name: &str, output: &str) -> Self {
+            let path = Path::new("/usr/bin").join(name);
+            self.programs.insert(path, output.to_owned());
+            self
+        }
+
+        /// Takes `/usr/bin/<name>` away.
+        pub fn without(mut self, name: &str) -> Self {
+            self.programs.remove(&Path::new("/usr/bin").join(name));
+            self
+        }
+
+        /// Sets a variable.
+        pub fn set(mut self, name: &str, value: &str) -> Self {
+            self.vars.insert(name.to_owned(), value.to_owned());
+            self
+        }
+
+        /// Makes every program fail with these arguments.
+        pub fn failing(mut self, args: &str) -> Self {
+            self.failing.push(args.to_owned());
+            self
+        }
+
+        /// A machine on which nothing is missing.
+        pub fn complete() -> Self {
+            Fake {
+                free: 100 << 30,
+                writable: true,
+                ..Fake::default()
+            }
+            .with("cargo", "cargo 1.99.0 (abc 2026-09-01)")
+            .with("rustc", "rustc 1.99.0 (abc 2026-09-01)")
+            .with("git", "git version 2.47.3")
+            .with("python3", "Python 3.11.7")
+            .with(
+                "cc",
+                "cc (Debian 12.2.0) 12.2.0\nFree Software Foundation, Inc.",
+            )
+            .with(
+                "c++",
+                "c++ (Debian 12.2.0) 12.2.0\nFree Software Foundation, Inc.",
+            )
+            .with("cmake", "cmake version 3.25.1")
+            .with("ninja", "1.11.1")
+            .with("ccache", "ccache version 4.7.5")
+            .with("setpriv", "setpriv from util-linux 2.38.1")
+            .with("apt-get", "apt 2.6.1")
+        }
+    }
+
+    impl Lookup for Fake {
+        fn find(&self, name: &str) -> Option<PathBuf> {
+            let path = Path::new("/usr/bin").join(name);
+            self.programs.contains_key(&path).then_some(path)
+        }
+
+        fn output(&self, program: &Path, args: &[&str]) -> Option<String> {
+            if self.failing.contains(&args.join(" ")) {
+                return None;
+            }
+            self.programs.get(program).cloned()
+        }
+
+        fn var(&self, name: &str) -> Option<String> {
+            self.vars.get(name).cloned()
+        }
+
+        fn free_space(&self, _: &Path) -> Option<u64> {
+            Some(self.free)
+        }
+
+        fn writable(&self, _: &Path) -> bool {
+            self.writable
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn only_executable_files_in_absolute_folders_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, second) = (dir.path().join("a"), dir.path().join("b"));
+        for folder in [&first, &second] {
+            std::fs::create_dir(folder).unwrap();
+            std::fs::write(folder.join("tool"), "").unwrap();
+        }
+        std::fs::create_dir(first.join("folder")).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(second.join("tool"), mode).unwrap();
+        let path = std::env::join_paths([Path::new("."), &first, &second]).unwrap();
+        assert_eq!(find_on(&path, "tool"), Some(second.join("tool")));
+        assert_eq!(find_on(&path, "folder"), None);
+        assert_eq!(find_on(OsStr::new(""), "tool"), None);
+    }
+
+    #[test]
+    fn space_is_told_for_folders_that_are_not_there_yet() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Machine.free_space(&dir.path().join("a/b/c")).unwrap() > 0);
+        assert!(Machine.writable(&dir.path().join("a/b/c")));
+    }
+}

@@ -1,1 +1,0 @@
-//! What is there and what is missing.
