@@ -2,7 +2,7 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `definition` | `gates/*.toml` into plans, fully checked |
+//! | `definition`, `prompts` | `gates/*.toml` into plans, fully checked |
 //! | `identity` | is each side the build that it is taken for? |
 //! | `session` | what gates ask of servers: the [`Runner`](session::Runner) seam |
 //! | `process`, `server`, `client`, `runner` | that seam with real servers |
@@ -17,6 +17,7 @@ pub mod client;
 pub mod definition;
 pub mod identity;
 pub mod process;
+pub mod prompts;
 pub mod report;
 pub mod runner;
 pub mod server;

@@ -43,7 +43,7 @@ pub struct GateRecord {
     pub slots: Vec<usize>,
     /// Prompts, in the definition's order.
     pub prompts: Vec<PromptStamp>,
-    /// Every cell, by `n_max`, slots, prompt.
+    /// Every cell, by slots, `n_max`, prompt.
     pub cells: Vec<CellRecord>,
     /// Drafted against plain decoding on the baseline. Information, unless the definition
     /// asks for a verdict.
