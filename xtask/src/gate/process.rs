@@ -182,7 +182,8 @@ fn signal_name(signal: i32) -> &'static str {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
 

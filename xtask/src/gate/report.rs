@@ -148,7 +148,8 @@ mod tests {
     fn a_pass_reads_well() {
         let record = record(&|_, _, _| {});
         assert_eq!(record.verdict, Verdict::Pass);
-        insta::assert_snapshot!("pass_report", report(&[record.clone()], "cargo xtask gate"));
+        let report = report(std::slice::from_ref(&record), "cargo xtask gate");
+        insta::assert_snapshot!("pass_report", report);
         insta::assert_snapshot!("pass_terminal", text(&record, Signs::Unicode));
         insta::assert_snapshot!("pass_plain", text(&record, Signs::Ascii));
     }
@@ -159,7 +160,8 @@ mod tests {
         record.quick = true;
         record.reason = Some("both servers have loaded libllama.so".to_owned());
         assert_eq!(record.verdict, Verdict::Fail);
-        insta::assert_snapshot!("fail_report", report(&[record.clone()], "cargo xtask gate"));
+        let report = report(std::slice::from_ref(&record), "cargo xtask gate");
+        insta::assert_snapshot!("fail_report", report);
         insta::assert_snapshot!("fail_terminal", text(&record, Signs::Unicode));
         let plain = text(&record, Signs::Ascii);
         insta::assert_snapshot!("fail_plain", plain);

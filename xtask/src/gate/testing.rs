@@ -13,7 +13,7 @@ use crate::model::{
 pub const N_PREDICT: usize = 8;
 
 /// A runner whose answers depend on nothing but the prompt, before `change` changes them.
-pub struct Fake<'a>(pub &'a (dyn Fn(&Session<'_>, usize, &mut Vec<Answer>) + Sync));
+pub struct Fake<'a>(pub &'a (dyn Fn(&Session<'_>, usize, &mut [Answer]) + Sync));
 
 impl Runner for Fake<'_> {
     fn run(&self, session: &Session<'_>, halt: &Halt) -> Result<Answers> {
@@ -26,7 +26,7 @@ impl Runner for Fake<'_> {
             accepted: u64::from(session.n_max) * 3,
         };
         let waves = session.waves.iter().enumerate().map(|(at, wave)| {
-            let mut answers = wave.iter().map(answer).collect();
+            let mut answers: Vec<Answer> = wave.iter().map(answer).collect();
             (self.0)(session, at, &mut answers);
             answers
         });
@@ -47,9 +47,7 @@ pub fn prompts() -> Vec<Prompt> {
 }
 
 /// Compares with [`Fake`] servers.
-pub fn compare(
-    change: &(dyn Fn(&Session<'_>, usize, &mut Vec<Answer>) + Sync),
-) -> Result<Findings> {
+pub fn compare(change: &(dyn Fn(&Session<'_>, usize, &mut [Answer]) + Sync)) -> Result<Findings> {
     with(&Fake(change), false)
 }
 
@@ -69,7 +67,7 @@ pub fn with(runner: &dyn Runner, drafted_equals_plain: bool) -> Result<Findings>
 
 /// One fault of each sort, in cells of their own: a candidate that differs, a control that
 /// differs, no drafts, other drafts, and tokens that depend on drafting.
-pub fn tangle(session: &Session<'_>, wave: usize, answers: &mut Vec<Answer>) {
+pub fn tangle(session: &Session<'_>, wave: usize, answers: &mut [Answer]) {
     match (session.run, session.n_max, session.slots, wave) {
         (Run::Candidate, 3, 1, 1) => answers[0].tokens[5] = 7,
         (Run::Control, 0, 2, 0) => answers[1].tokens[0] = 8,
@@ -85,7 +83,7 @@ pub fn tangle(session: &Session<'_>, wave: usize, answers: &mut Vec<Answer>) {
 }
 
 /// A whole record.
-pub fn record(change: &(dyn Fn(&Session<'_>, usize, &mut Vec<Answer>) + Sync)) -> GateRecord {
+pub fn record(change: &(dyn Fn(&Session<'_>, usize, &mut [Answer]) + Sync)) -> GateRecord {
     let findings = compare(change).unwrap();
     let side = |flavour, patches: &[&str]| SideStamp {
         server: format!("target/llama/base/{flavour}-cpu/out/bin/llama-server"),
