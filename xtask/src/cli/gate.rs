@@ -1,14 +1,143 @@
 //! `cargo xtask gate`.
 
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use serde_json::json;
+
 use crate::cli::Outcome;
+use crate::cli::args::BaseArg;
+use crate::cli::outcome::Status;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
+use crate::gate::table::{Signs, text};
+use crate::gate::{Request, run as run_gates};
+use crate::model::Verdict;
 
 /// Flags of `gate`.
 #[derive(Debug, clap::Args)]
-pub struct GateArgs {}
+#[command(
+    after_help = "Exit codes: 0 every gate passed · 1 a gate failed · 2 could not run · \
+                        3 inconclusive: a control failed, which is never a pass"
+)]
+pub struct GateArgs {
+    #[command(flatten)]
+    base: BaseArg,
+    /// Run only these gates [default: every definition in gates/]
+    #[arg(long = "gate", value_name = "ID", num_args = 1..)]
+    gates: Vec<String>,
+    /// Run the quick subset of each definition
+    #[arg(long)]
+    quick: bool,
+    /// Keep the servers' logs below target/gate/logs even if all is well
+    #[arg(long)]
+    keep_logs: bool,
+    /// Run on this GGUF file instead of the definitions' models
+    #[arg(long, value_name = "PATH")]
+    model: Option<PathBuf>,
+    /// Compare with this llama-server instead of building; needs --candidate
+    #[arg(
+        long,
+        value_name = "SERVER",
+        requires = "candidate",
+        conflicts_with = "base"
+    )]
+    baseline: Option<PathBuf>,
+    /// Judge this llama-server instead of building; needs --baseline
+    #[arg(
+        long,
+        value_name = "SERVER",
+        requires = "baseline",
+        conflicts_with = "base"
+    )]
+    candidate: Option<PathBuf>,
+}
+
+impl GateArgs {
+    /// The command that does the same again.
+    fn command(&self) -> String {
+        let mut words = vec!["cargo xtask gate".to_owned()];
+        let mut path = |flag: &str, path: &Option<PathBuf>| {
+            if let Some(path) = path {
+                words.push(format!("{flag} {}", quote(&path.to_string_lossy())));
+            }
+        };
+        path("--baseline", &self.baseline);
+        path("--candidate", &self.candidate);
+        path("--model", &self.model);
+        if let Some(base) = &self.base.base {
+            words.push(format!("--base {}", quote(base)));
+        }
+        for gate in &self.gates {
+            words.push(format!("--gate {}", quote(gate)));
+        }
+        if self.quick {
+            words.push("--quick".to_owned());
+        }
+        words.join(" ")
+    }
+}
+
+/// A word for a POSIX shell.
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=+:@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
 
 /// Runs the command.
-pub fn run(_ctx: &Ctx, _args: GateArgs) -> Result<Outcome> {
-    Err(Error::internal("not written yet"))
+pub fn run(ctx: &Ctx, args: GateArgs) -> Result<Outcome> {
+    let command = args.command();
+    let request = Request {
+        gates: args.gates,
+        base: args.base.base,
+        quick: args.quick,
+        keep_logs: args.keep_logs,
+        model: args.model,
+        servers: args.baseline.zip(args.candidate),
+    };
+    let report = run_gates(ctx, &request, &command)?;
+    let signs = if std::io::stdout().is_terminal() {
+        Signs::Unicode
+    } else {
+        Signs::Ascii
+    };
+    let show = |path: &std::path::Path| ctx.project.show(path);
+    let mut lines: Vec<String> = (report.records.iter())
+        .map(|record| text(record, signs))
+        .collect();
+    lines.push(format!("report: {}", show(&report.report)));
+    let files: Vec<String> = report.files.iter().map(|file| show(file)).collect();
+    let records = serde_json::to_value(&report.records)
+        .map_err(|error| Error::internal(error.to_string()))?;
+    Ok(Outcome {
+        text: lines.join("\n"),
+        data: json!({
+            "verdict": report.verdict,
+            "report": show(&report.report),
+            "records": files,
+            "gates": records,
+        }),
+        status: match report.verdict {
+            Verdict::Pass => Status::Good,
+            Verdict::Fail => Status::Finding,
+            Verdict::Inconclusive | Verdict::Skipped => Status::Inconclusive,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quote;
+
+    #[test]
+    fn words_survive_a_shell() {
+        assert_eq!(quote("/a/b-c_1.gguf"), "/a/b-c_1.gguf");
+        assert_eq!(quote("a b"), "'a b'");
+        assert_eq!(quote("it's"), r"'it'\''s'");
+        assert_eq!(quote(""), "''");
+    }
 }

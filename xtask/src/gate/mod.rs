@@ -1,1 +1,301 @@
 //! Servers under test, comparisons, verdicts, reports.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `definition`, `prompts` | `gates/*.toml` into plans, fully checked |
+//! | `identity` | is each side the build that it is taken for? |
+//! | `session` | what gates ask of servers: the [`Runner`](session::Runner) seam |
+//! | `process`, `server`, `client`, `runner` | that seam with real servers |
+//! | `chash` | the comparison "same tokens" and its verdicts |
+//! | `table`, `report` | records for people |
+//!
+//! A new kind of gate is a variant of [`definition::Plan`], a type for its definition, a module
+//! beside `chash`, and a match arm here.
+
+pub mod chash;
+pub mod client;
+pub mod definition;
+pub mod identity;
+pub mod process;
+pub mod prompts;
+pub mod report;
+pub mod runner;
+pub mod server;
+pub mod session;
+pub mod table;
+#[cfg(test)]
+mod testing;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::ctx::Ctx;
+use crate::error::{Error, Result, ResultExt};
+use crate::model::{
+    Base, Digest, Flavour, GateKind, GateRecord, ModelSource, ModelStamp, PromptStamp,
+    SideDefinition, Verdict,
+};
+use definition::{ChashPlan, Plan};
+use identity::Side;
+use session::Halt;
+
+/// What to gate.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// The gates, or all where empty.
+    pub gates: Vec<String>,
+    /// The base; the default one where absent.
+    pub base: Option<String>,
+    /// Run only the quick subsets.
+    pub quick: bool,
+    /// Keep the servers' logs though all went well.
+    pub keep_logs: bool,
+    /// A GGUF file instead of the definitions' models.
+    pub model: Option<PathBuf>,
+    /// Two llama-server programs instead of this project's builds: baseline and candidate.
+    pub servers: Option<(PathBuf, PathBuf)>,
+}
+
+/// What a run left.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// One per gate.
+    pub records: Vec<GateRecord>,
+    /// The files that they were written to, in the same order.
+    pub files: Vec<PathBuf>,
+    /// The Markdown report.
+    pub report: PathBuf,
+    /// Over all gates.
+    pub verdict: Verdict,
+}
+
+/// Runs gates and writes their records and the report below `target/gate/`. `command` is what
+/// the report names for running it again.
+pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
+    let plans = definition::load(&ctx.project, &request.gates, request.quick)?;
+    let dir = ctx.project.target().join("gate");
+    fs_err::create_dir_all(&dir)?;
+    let _lock = crate::project::lock_file(&dir.join(".lock"), ctx.sink.as_ref())?;
+    // A run that breaks off must not leave an older run's verdict to be read as its own.
+    forget(&dir, &plans)?;
+    let sides = Sides::prepare(ctx, request)?;
+    let mut records = Vec::new();
+    let mut files = Vec::new();
+    for plan in &plans {
+        let Plan::Chash(plan) = plan;
+        let gate = &plan.definition.id;
+        let record =
+            run_chash(ctx, request, plan, &sides, &dir).context(|| format!("gate {gate}"))?;
+        let name = format!("{}-{gate}.json", file_time(&record.started));
+        crate::model::write_json(&dir.join(&name), &record)?;
+        crate::model::write_json(&latest(&dir, gate), &record)?;
+        files.push(dir.join(name));
+        records.push(record);
+    }
+    let report = dir.join("report.md");
+    crate::model::write_atomic(&report, report::report(&records, command).as_bytes())?;
+    Ok(Report {
+        verdict: Verdict::all(records.iter().map(|record| record.verdict)),
+        records,
+        files,
+        report,
+    })
+}
+
+fn latest(dir: &Path, gate: &str) -> PathBuf {
+    dir.join(format!("latest-{gate}.json"))
+}
+
+fn forget(dir: &Path, plans: &[Plan]) -> Result<()> {
+    let mut old = vec![dir.join("report.md")];
+    for Plan::Chash(plan) in plans {
+        old.push(latest(dir, &plan.definition.id));
+    }
+    for path in old {
+        match fs_err::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// `2026-07-29T12:34:56Z` as part of a file name.
+fn file_time(time: &str) -> String {
+    time.chars().filter(|c| !matches!(c, ':' | '-')).collect()
+}
+
+/// The servers to compare: this project's builds, or two that the user named.
+enum Sides<'a> {
+    Built {
+        vanilla: Box<crate::build::Build>,
+        patched: Box<crate::build::Build>,
+    },
+    Named(&'a Path, &'a Path),
+}
+
+impl<'a> Sides<'a> {
+    fn prepare(ctx: &Ctx, request: &'a Request) -> Result<Self> {
+        if let Some((baseline, candidate)) = &request.servers {
+            return Ok(Sides::Named(baseline, candidate));
+        }
+        let base: Base = ctx.project.base(request.base.as_deref())?;
+        let pristine = crate::vendor::ensure(ctx, &base)?;
+        crate::patchset::applied(ctx, &pristine)?;
+        let build = |flavour| crate::build::ensure(ctx, &base, flavour, "cpu").map(Box::new);
+        Ok(Sides::Built {
+            vanilla: build(Flavour::Vanilla)?,
+            patched: build(Flavour::Patched)?,
+        })
+    }
+
+    fn side(&self, definition: &SideDefinition, is_candidate: bool) -> Result<Side> {
+        let env = definition.env.clone();
+        match self {
+            Sides::Built { vanilla, patched } => {
+                let build = match definition.build {
+                    Flavour::Vanilla => vanilla,
+                    Flavour::Patched => patched,
+                };
+                Side::of_build(build, definition.build, env)
+            }
+            Sides::Named(baseline, candidate) => {
+                Side::of_path(if is_candidate { candidate } else { baseline }, env)
+            }
+        }
+    }
+}
+
+fn model_path(ctx: &Ctx, request: &Request, plan: &ChashPlan) -> Result<(String, PathBuf)> {
+    let file_name = |path: &Path| {
+        let name = path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    };
+    let (name, path) = match (&request.model, &plan.definition.model) {
+        (Some(path), _) => (file_name(path), std::path::absolute(path)?),
+        (None, ModelSource::Fixture(name)) => (name.clone(), crate::fixture::ensure(ctx, name)?),
+        (None, ModelSource::Path(path)) => {
+            let path = ctx.project.root().join(path);
+            (file_name(&path), path)
+        }
+        (None, ModelSource::Env(variable)) => match std::env::var_os(variable) {
+            Some(path) if !path.is_empty() => {
+                let path = std::path::absolute(path)?;
+                (file_name(&path), path)
+            }
+            _ => {
+                return Err(Error::usage(format!(
+                    "the gate's model is named by {variable}, which is not set"
+                ))
+                .hint(format!("set {variable} to a GGUF file, or use --model")));
+            }
+        },
+    };
+    if !path.is_file() {
+        return Err(
+            Error::usage(format!("there is no model {}", path.display())).hint("name a GGUF file"),
+        );
+    }
+    Ok((name, path))
+}
+
+fn run_chash(
+    ctx: &Ctx,
+    request: &Request,
+    plan: &ChashPlan,
+    sides: &Sides<'_>,
+    dir: &Path,
+) -> Result<GateRecord> {
+    let begun = Instant::now();
+    let started = jiff::Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string();
+    let definition = &plan.definition;
+    let (name, model) = model_path(ctx, request, plan)?;
+    let model_stamp = ModelStamp {
+        name,
+        size: fs_err::metadata(&model)?.len(),
+        sha256: Digest::of_file(&model)?,
+    };
+    let baseline = sides.side(&definition.baseline, false)?;
+    let candidate = sides.side(&definition.candidate, true)?;
+    let removed = server::removed_variables();
+    if !removed.is_empty() {
+        let names: Vec<_> = removed.iter().map(|name| name.to_string_lossy()).collect();
+        ctx.sink.detail(&format!(
+            "not passed on to the servers: {}",
+            names.join(" ")
+        ));
+    }
+    let logs = dir
+        .join("logs")
+        .join(format!("{}-{}", file_time(&started), definition.id));
+    fs_err::create_dir_all(&logs)?;
+    let runner = runner::ServerRunner {
+        definition,
+        model: &model,
+        baseline: &baseline,
+        candidate: &candidate,
+        logs: logs.clone(),
+    };
+    let comparison = chash::Comparison {
+        prompts: &plan.prompts,
+        n_max: &plan.n_max,
+        slots: &plan.slots,
+        n_predict: definition.n_predict,
+        drafted_equals_plain: definition.drafted_equals_plain,
+        // Several copies of a model of unknown size may not fit into memory.
+        parallel: match request.model {
+            Some(_) => 1,
+            None => definition.parallel.min(ctx.jobs),
+        },
+    };
+    let task = ctx.sink.task(&format!("gate {}", definition.id), None);
+    let findings = comparison.run(&runner, &Halt::new(&ctx.cancel), task.as_ref())?;
+    // What was compared must still be what was checked.
+    baseline.check_files()?;
+    candidate.check_files()?;
+    let reason = identity::indistinct(&baseline, &candidate);
+    let cells = Verdict::all(findings.cells.iter().map(|cell| cell.verdict));
+    let verdict = match &reason {
+        Some(_) if cells != Verdict::Fail => Verdict::Inconclusive,
+        _ => cells,
+    };
+    task.finish(&verdict.to_string());
+    if verdict == Verdict::Pass && !request.keep_logs {
+        runner::remove_logs(&logs)?;
+    } else {
+        ctx.sink
+            .note(&format!("server logs: {}", ctx.project.show(&logs)));
+    }
+    Ok(GateRecord {
+        schema: 1,
+        gate: definition.id.clone(),
+        kind: GateKind::Chash,
+        title: definition.title.clone(),
+        definition: plan.digest,
+        started,
+        seconds: begun.elapsed().as_secs_f64(),
+        quick: plan.quick,
+        verdict,
+        reason,
+        model: model_stamp,
+        baseline: baseline.final_stamp()?,
+        candidate: candidate.final_stamp()?,
+        n_predict: definition.n_predict,
+        n_max: plan.n_max.clone(),
+        slots: plan.slots.clone(),
+        prompts: plan
+            .prompts
+            .iter()
+            .map(|prompt| PromptStamp {
+                name: prompt.name.clone(),
+                length: prompt.ids.len(),
+                sha256: chash::digest(&prompt.ids),
+            })
+            .collect(),
+        cells: findings.cells,
+        drafted_against_plain: findings.drafted_against_plain,
+        notes: findings.notes,
+    })
+}

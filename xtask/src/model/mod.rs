@@ -3,6 +3,8 @@
 
 mod build;
 mod digest;
+mod gate;
+mod gate_record;
 mod hooks;
 mod io;
 mod patch;
@@ -14,6 +16,14 @@ mod verdict;
 
 pub use build::{Artifact, BuildManifest, Compiler, Flavour, PatchSetStamp};
 pub use digest::Digest;
+pub use gate::{
+    ChashGate, GateHeader, GateKind, GateLimits, GeneratedPrompt, ModelSource, PromptDefinition,
+    QuickSubset, SideDefinition,
+};
+pub use gate_record::{
+    AnswerRecord, CellRecord, GateRecord, ModelStamp, PlainRecord, PromptStamp, SideStamp,
+    TokenDifference,
+};
 pub use hooks::{HookEntry, HooksFile, ImageEntry};
 pub use io::{read_json, read_toml, write_atomic, write_json};
 pub use patch::{Allow, PatchManifest};

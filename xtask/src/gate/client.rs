@@ -1,0 +1,320 @@
+//! What a server under test is asked, and how its answers are checked. Everything is bounded:
+//! time, size, and trust.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::error::{Error, Result};
+use crate::gate::session::{Answer, Prompt};
+
+/// Largest answer that is read.
+const LARGEST: u64 = 64 << 20;
+
+/// How much of an unexpected answer goes into a message.
+const EXCERPT: usize = 300;
+
+/// A bounded HTTP client for one server on this machine.
+#[derive(Clone, Debug)]
+pub struct Client {
+    agent: ureq::Agent,
+    base: String,
+    key: String,
+    limit: Duration,
+}
+
+/// How to generate.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampling {
+    /// Exactly this many tokens.
+    pub n_predict: usize,
+    /// Fixed seed.
+    pub seed: u32,
+}
+
+/// One element of a `/completion` answer; what is not needed is ignored.
+#[derive(Debug, Deserialize)]
+struct Completion {
+    #[serde(default)]
+    index: usize,
+    tokens: Option<Vec<u32>>,
+    tokens_evaluated: Option<usize>,
+    #[serde(default)]
+    truncated: bool,
+    #[serde(default)]
+    stop_type: String,
+    #[serde(default)]
+    timings: Timings,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Timings {
+    #[serde(default)]
+    draft_n: u64,
+    #[serde(default)]
+    draft_n_accepted: u64,
+}
+
+impl Client {
+    /// For the server on `port` of this machine; `limit` bounds one whole request.
+    pub fn new(port: u16, key: &str, limit: Duration) -> Self {
+        let agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            // A proxy of the environment must never see, or answer, these requests.
+            .proxy(None)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_global(Some(limit))
+            .build()
+            .new_agent();
+        Client {
+            agent,
+            base: format!("http://127.0.0.1:{port}"),
+            key: format!("Bearer {key}"),
+            limit,
+        }
+    }
+
+    /// Whether the server is ready. `false` while it is loading or does not answer yet.
+    pub fn healthy(&self) -> bool {
+        let answer = self
+            .agent
+            .get(format!("{}/health", self.base))
+            .config()
+            .timeout_global(Some(Duration::from_secs(2).min(self.limit)))
+            .build()
+            .call();
+        answer.is_ok_and(|answer| answer.status() == 200)
+    }
+
+    /// Sends all `prompts` in one request. The server queues them in one step, so that they take
+    /// their slots together: what is batched with what does not depend on timing.
+    pub fn complete(&self, prompts: &[&Prompt], sampling: Sampling) -> Result<Vec<Answer>> {
+        let ids: Vec<&[u32]> = prompts.iter().map(|prompt| prompt.ids.as_slice()).collect();
+        let prompt = match ids.as_slice() {
+            [one] => json!(one),
+            several => json!(several),
+        };
+        let body = json!({
+            "prompt": prompt,
+            "n_predict": sampling.n_predict,
+            "temperature": 0,
+            "seed": sampling.seed,
+            "cache_prompt": false,
+            "return_tokens": true,
+            "ignore_eos": true,
+            "stream": false,
+        });
+        let sent = self
+            .agent
+            .post(format!("{}/completion", self.base))
+            .header("Authorization", &self.key)
+            .send_json(&body);
+        let text = self.read("/completion", sent)?;
+        parse(&text, prompts, sampling.n_predict)
+    }
+
+    /// Slots busy at the same time, averaged over all decodes; `None` where the server has no
+    /// such metric.
+    pub fn busy_slots(&self) -> Option<f64> {
+        let sent = self
+            .agent
+            .get(format!("{}/metrics", self.base))
+            .header("Authorization", &self.key)
+            .call();
+        let text = self.read("/metrics", sent).ok()?;
+        String::from_utf8_lossy(&text)
+            .lines()
+            .find_map(|line| line.strip_prefix("llamacpp:n_busy_slots_per_decode "))
+            .and_then(|value| value.trim().parse().ok())
+    }
+
+    fn read(
+        &self,
+        path: &str,
+        sent: std::result::Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<Vec<u8>> {
+        let mut answer = sent.map_err(|error| self.fault(path, &error))?;
+        let status = answer.status();
+        let text = answer
+            .body_mut()
+            .with_config()
+            .limit(LARGEST)
+            .read_to_vec()
+            .map_err(|error| self.fault(path, &error))?;
+        if status != 200 {
+            return Err(bad(format!(
+                "HTTP status {} to {path}: {}",
+                status.as_u16(),
+                excerpt(&text)
+            )));
+        }
+        Ok(text)
+    }
+
+    fn fault(&self, path: &str, error: &ureq::Error) -> Error {
+        match error {
+            ureq::Error::Timeout(_) => Error::environment(format!(
+                "the server did not answer {path} within {} s",
+                self.limit.as_secs_f64()
+            ))
+            .hint("raise limits.request in the gate's definition if the machine is that slow"),
+            ureq::Error::BodyExceedsLimit(_) => {
+                bad(format!("more than {} MiB to {path}", LARGEST >> 20))
+            }
+            other => Error::environment(format!("{path} failed: {other}")),
+        }
+    }
+}
+
+/// An answer that no sound server gives.
+fn bad(what: impl std::fmt::Display) -> Error {
+    Error::environment(format!("the server answered badly: {what}"))
+}
+
+fn excerpt(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let line: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(EXCERPT)
+        .collect();
+    match line.trim() {
+        "" => "(empty)".to_owned(),
+        line => line.to_owned(),
+    }
+}
+
+fn parse(text: &[u8], prompts: &[&Prompt], n_predict: usize) -> Result<Vec<Answer>> {
+    let invalid = |error: serde_json::Error| {
+        bad(format!(
+            "{error} in {} bytes: {}",
+            text.len(),
+            excerpt(text)
+        ))
+    };
+    let value: Value = serde_json::from_slice(text).map_err(invalid)?;
+    let list = match value {
+        Value::Array(list) => list,
+        one => vec![one],
+    };
+    if list.len() != prompts.len() {
+        return Err(bad(format!(
+            "{} completions to {} prompts",
+            list.len(),
+            prompts.len()
+        )));
+    }
+    let mut answers: Vec<Option<Answer>> = vec![None; prompts.len()];
+    for item in list {
+        let item: Completion = serde_json::from_value(item).map_err(invalid)?;
+        let place = if prompts.len() == 1 { 0 } else { item.index };
+        let (Some(prompt), Some(answer)) = (prompts.get(place), answers.get_mut(place)) else {
+            return Err(bad(format!("completion {place} was not asked for")));
+        };
+        if answer.is_some() {
+            return Err(bad(format!("completion {place} came twice")));
+        }
+        *answer = Some(item.check(prompt, n_predict)?);
+    }
+    Ok(answers.into_iter().flatten().collect())
+}
+
+impl Completion {
+    fn check(self, prompt: &Prompt, n_predict: usize) -> Result<Answer> {
+        let name = &prompt.name;
+        let Some(tokens) = self.tokens else {
+            return Err(bad(format!("no `tokens` for prompt `{name}`"))
+                .hint("the server must know `return_tokens` of /completion"));
+        };
+        if tokens.len() != n_predict {
+            return Err(bad(format!(
+                "{} tokens instead of {n_predict} for prompt `{name}` (stop type `{}`)",
+                tokens.len(),
+                self.stop_type
+            )));
+        }
+        if self.truncated {
+            return Err(bad(format!("it truncated prompt `{name}`")));
+        }
+        if let Some(evaluated) = self.tokens_evaluated
+            && evaluated != prompt.ids.len()
+        {
+            return Err(bad(format!(
+                "it evaluated {evaluated} tokens of prompt `{name}`, which has {}",
+                prompt.ids.len()
+            )));
+        }
+        Ok(Answer {
+            tokens,
+            drafted: self.timings.draft_n,
+            accepted: self.timings.draft_n_accepted,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prompt(name: &str, length: usize) -> Prompt {
+        Prompt {
+            name: name.to_owned(),
+            ids: vec![1; length],
+        }
+    }
+
+    fn read(text: &str, lengths: &[usize]) -> Result<Vec<Answer>> {
+        let prompts: Vec<Prompt> = lengths.iter().map(|n| prompt("p", *n)).collect();
+        let prompts: Vec<&Prompt> = prompts.iter().collect();
+        parse(text.as_bytes(), &prompts, 2)
+    }
+
+    #[test]
+    fn answers_come_in_the_order_of_the_prompts() {
+        let text = r#"[{"index":1,"tokens":[3,4],"tokens_evaluated":7},
+            {"index":0,"tokens":[1,2],"timings":{"draft_n":5,"draft_n_accepted":4}}]"#;
+        let answers = read(text, &[5, 7]).unwrap();
+        assert_eq!(answers[0].tokens, [1, 2]);
+        assert_eq!((answers[0].drafted, answers[0].accepted), (5, 4));
+        assert_eq!(answers[1].tokens, [3, 4]);
+    }
+
+    #[test]
+    fn one_prompt_gives_one_object() {
+        assert_eq!(
+            read(r#"{"index":9,"tokens":[1,2]}"#, &[5]).unwrap().len(),
+            1
+        );
+    }
+
+    #[test]
+    fn bad_answers_are_named() {
+        let cases = [
+            ("", "EOF"),
+            (r#"{"tokens":[1,"#, "EOF"),
+            (r#"{"content":"x"}"#, "no `tokens`"),
+            (r#"{"tokens":[1]}"#, "1 tokens instead of 2"),
+            (r#"{"tokens":[1,2,3]}"#, "3 tokens instead of 2"),
+            (r#"{"tokens":[1,-2]}"#, "invalid value"),
+            (r#"{"tokens":[1,2],"truncated":true}"#, "truncated prompt"),
+            (r#"{"tokens":[1,2],"tokens_evaluated":4}"#, "evaluated 4"),
+            (
+                r#"[{"tokens":[1,2]},{"tokens":[1,2]}]"#,
+                "2 completions to 1",
+            ),
+        ];
+        for (text, expected) in cases {
+            let error = read(text, &[5]).unwrap_err();
+            assert_eq!(error.kind(), crate::Kind::Environment);
+            assert!(error.to_string().contains(expected), "{text}: {error}");
+        }
+        let twice = r#"[{"index":0,"tokens":[1,2]},{"index":0,"tokens":[1,2]}]"#;
+        let error = read(twice, &[5, 5]).unwrap_err();
+        assert!(error.to_string().contains("came twice"), "{error}");
+        let beyond = r#"[{"index":0,"tokens":[1,2]},{"index":2,"tokens":[1,2]}]"#;
+        let error = read(beyond, &[5, 5]).unwrap_err();
+        assert!(error.to_string().contains("not asked for"), "{error}");
+    }
+}

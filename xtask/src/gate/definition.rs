@@ -1,0 +1,394 @@
+//! Reading `gates/*.toml` into plans: everything checked, prompts made.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result, ResultExt};
+use crate::gate::prompts::ids;
+use crate::gate::session::Prompt;
+use crate::model::{ChashGate, Digest, GateHeader, GateKind};
+use crate::project::{Project, suggest};
+
+/// Files of `gates/` that are no definitions.
+const OTHERS: [&str; 2] = ["fixtures.toml", "goldens.toml"];
+
+/// Flags that the gate sets itself; a definition that sets them too would compare something
+/// else than it says.
+const OWN_FLAGS: [&str; 22] = [
+    "-m",
+    "--model",
+    "-c",
+    "--ctx-size",
+    "-np",
+    "--parallel",
+    "-cb",
+    "--cont-batching",
+    "--host",
+    "--port",
+    "--reuse-port",
+    "--api-key",
+    "--api-key-file",
+    "--log-file",
+    "--log-disable",
+    "--log-jsonl",
+    "--spec-type",
+    "--spec-draft-n-max",
+    "--api-prefix",
+    "--ctx-checkpoints",
+    "--cache-ram",
+    "--ssl-key-file",
+];
+
+/// A chash definition, ready to run.
+#[derive(Clone, Debug)]
+pub struct ChashPlan {
+    /// The definition.
+    pub definition: ChashGate,
+    /// Digest of the definition and of the prompt files that it names.
+    pub digest: Digest,
+    /// The prompts to run.
+    pub prompts: Vec<Prompt>,
+    /// Longest drafts to run.
+    pub n_max: Vec<u32>,
+    /// Numbers of slots to run.
+    pub slots: Vec<usize>,
+    /// Whether this is the quick subset.
+    pub quick: bool,
+}
+
+/// A gate, ready to run.
+#[derive(Clone, Debug)]
+pub enum Plan {
+    /// Same tokens.
+    Chash(Box<ChashPlan>),
+}
+
+/// The gates named by `ids`, or all of them, sorted by id.
+pub fn load(project: &Project, ids: &[String], quick: bool) -> Result<Vec<Plan>> {
+    let dir = project.root().join("gates");
+    let mut found: Vec<(String, PathBuf)> = Vec::new();
+    if dir.is_dir() {
+        for entry in fs_err::read_dir(&dir)? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if let Some(id) = name.strip_suffix(".toml")
+                && !name.starts_with('.')
+                && !OTHERS.contains(&name.as_ref())
+            {
+                found.push((id.to_owned(), path.clone()));
+            }
+        }
+    }
+    found.sort();
+    for id in ids {
+        if !found.iter().any(|(known, _)| known == id) {
+            let known = found.iter().map(|(id, _)| id.as_str());
+            return Err(
+                Error::usage(format!("unknown gate `{id}`")).hint(suggest(id, known, "gates"))
+            );
+        }
+    }
+    found.retain(|(id, _)| ids.is_empty() || ids.contains(id));
+    if found.is_empty() {
+        return Err(Error::usage("there is no gate to run")
+            .hint("add a definition to gates/; see docs/reference/gates.md"));
+    }
+    found
+        .iter()
+        .map(|(id, path)| {
+            load_one(&dir, id, path, quick).context(|| format!("in {}", project.show(path)))
+        })
+        .collect()
+}
+
+fn load_one(dir: &Path, id: &str, path: &Path, quick: bool) -> Result<Plan> {
+    let header: GateHeader = crate::model::read_toml(path)?;
+    if header.schema != 1 {
+        return Err(Error::config(format!(
+            "schema {} is not known; this program reads schema 1",
+            header.schema
+        )));
+    }
+    if header.id != id {
+        return Err(Error::config(format!(
+            "id is `{}`, but the file is called {id}.toml",
+            header.id
+        )));
+    }
+    match header.kind {
+        GateKind::Chash => {
+            let definition: ChashGate = crate::model::read_toml(path)?;
+            let text = fs_err::read(path)?;
+            Ok(Plan::Chash(Box::new(chash(dir, definition, text, quick)?)))
+        }
+    }
+}
+
+fn chash(dir: &Path, definition: ChashGate, text: Vec<u8>, quick: bool) -> Result<ChashPlan> {
+    check(&definition)?;
+    let mut files = vec![text];
+    let mut prompts = Vec::new();
+    for prompt in &definition.prompts {
+        let ids = ids(dir, prompt, &mut files).context(|| format!("prompt `{}`", prompt.name))?;
+        let need = ids.len() + definition.n_predict + largest(&definition.n_max) as usize + 1;
+        if need > definition.context {
+            return Err(Error::config(format!(
+                "prompt `{}` needs {need} cells, but context is {}",
+                prompt.name, definition.context
+            ))
+            .hint("raise context, or lower n-predict or the prompt's length"));
+        }
+        prompts.push(Prompt {
+            name: prompt.name.clone(),
+            ids,
+        });
+    }
+    let digest = Digest::of_parts(files.iter().map(Vec::as_slice));
+    let mut plan = ChashPlan {
+        n_max: definition.n_max.clone(),
+        slots: definition.slots.clone(),
+        digest,
+        prompts,
+        quick: false,
+        definition,
+    };
+    if quick && let Some(subset) = plan.definition.quick.clone() {
+        plan.quick = true;
+        keep("quick.n-max", &mut plan.n_max, &subset.n_max, |n| {
+            n.to_string()
+        })?;
+        keep("quick.slots", &mut plan.slots, &subset.slots, |n| {
+            n.to_string()
+        })?;
+        let names: Vec<&str> = subset.prompts.iter().map(String::as_str).collect();
+        if let Some(unknown) = names
+            .iter()
+            .find(|name| !plan.prompts.iter().any(|prompt| prompt.name == **name))
+        {
+            return Err(Error::config(format!(
+                "quick.prompts names `{unknown}`, which is no prompt of this gate"
+            )));
+        }
+        plan.prompts
+            .retain(|prompt| names.contains(&prompt.name.as_str()));
+        if plan.prompts.is_empty() {
+            return Err(Error::config("quick.prompts is empty"));
+        }
+    }
+    if plan.definition.drafted_equals_plain && !plan.n_max.contains(&0) {
+        return Err(Error::config(
+            "drafted-equals-plain needs 0 in n-max, and in quick.n-max",
+        ));
+    }
+    Ok(plan)
+}
+
+/// Reduces `all` to `subset`, which must be part of it.
+fn keep<T: PartialEq>(
+    key: &str,
+    all: &mut Vec<T>,
+    subset: &[T],
+    show: impl Fn(&T) -> String,
+) -> Result<()> {
+    if let Some(unknown) = subset.iter().find(|item| !all.contains(item)) {
+        let unknown = show(unknown);
+        return Err(Error::config(format!(
+            "{key} names {unknown}, which the full gate does not run"
+        )));
+    }
+    all.retain(|item| subset.contains(item));
+    if all.is_empty() {
+        return Err(Error::config(format!("{key} is empty")));
+    }
+    Ok(())
+}
+
+fn largest(n_max: &[u32]) -> u32 {
+    n_max.iter().copied().max().unwrap_or(0)
+}
+
+fn check(definition: &ChashGate) -> Result<()> {
+    let fail = |message: &str| Err(Error::config(message));
+    unique("n-max", &definition.n_max)?;
+    unique("slots", &definition.slots)?;
+    let names: Vec<&String> = definition.prompts.iter().map(|p| &p.name).collect();
+    unique("prompt names", &names)?;
+    if definition.slots.contains(&0) {
+        return fail("slots holds 0; a server has at least one slot");
+    }
+    if definition.n_predict == 0 {
+        return fail("n-predict is 0; nothing would be compared");
+    }
+    if definition.parallel == 0 {
+        return fail("parallel is 0; nothing would run");
+    }
+    let limits = &definition.limits;
+    if limits.start == 0 || limits.request == 0 {
+        return fail("a time limit is 0; nothing would ever be in time");
+    }
+    for flag in &definition.flags {
+        let name = flag.split('=').next().unwrap_or_default();
+        if OWN_FLAGS.contains(&name) {
+            return Err(Error::config(format!(
+                "flags holds `{name}`, which the gate sets itself"
+            )));
+        }
+    }
+    for name in definition
+        .baseline
+        .env
+        .keys()
+        .chain(definition.candidate.env.keys())
+    {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return Err(Error::config(format!(
+                "{name:?} is no name of an environment variable"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn unique<T: Ord + std::fmt::Debug>(what: &str, items: &[T]) -> Result<()> {
+    if items.is_empty() {
+        return Err(Error::config(format!(
+            "{what}: empty; nothing would be run"
+        )));
+    }
+    let mut seen = BTreeSet::new();
+    match items.iter().find(|item| !seen.insert(*item)) {
+        Some(twice) => Err(Error::config(format!(
+            "{what}: {twice:?} stands there twice"
+        ))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+schema = 1
+id = "same"
+kind = "chash"
+title = "Same tokens"
+model = { fixture = "tiny" }
+n-max = [0, 2]
+slots = [1, 2]
+n-predict = 8
+context = 64
+[quick]
+n-max = [2]
+slots = [1]
+prompts = ["b"]
+[[prompt]]
+name = "a"
+ids = [1, 2]
+[[prompt]]
+name = "b"
+generate = { seed = 1, length = 5, low = 4, high = 512 }
+"#;
+
+    fn load_text(text: &str, quick: bool) -> Result<ChashPlan> {
+        let dir = tempfile::tempdir().unwrap();
+        fs_err::create_dir_all(dir.path().join("registry")).unwrap();
+        fs_err::create_dir_all(dir.path().join("gates/prompts")).unwrap();
+        fs_err::write(dir.path().join("registry/upstreams.toml"), "").unwrap();
+        fs_err::write(dir.path().join("gates/fixtures.toml"), "other = 1").unwrap();
+        fs_err::write(dir.path().join("gates/same.toml"), text).unwrap();
+        fs_err::write(dir.path().join("gates/prompts/p.ids"), "1 2 # three\n4\n").unwrap();
+        let project = Project::new(dir.path(), dir.path()).unwrap();
+        let mut plans = load(&project, &[], quick)?;
+        assert_eq!(plans.len(), 1);
+        let Plan::Chash(plan) = plans.remove(0);
+        Ok(*plan)
+    }
+
+    #[test]
+    fn a_definition_becomes_a_plan() {
+        let plan = load_text(GOOD, false).unwrap();
+        assert_eq!(plan.prompts.len(), 2);
+        assert_eq!(plan.prompts[0].ids, [1, 2]);
+        assert_eq!(plan.prompts[1].ids, [501, 143, 42, 179, 5]);
+        assert_eq!(
+            (plan.n_max.as_slice(), plan.quick),
+            ([0, 2].as_slice(), false)
+        );
+        let quick = load_text(GOOD, true).unwrap();
+        assert_eq!(quick.n_max, [2]);
+        assert_eq!(quick.slots, [1]);
+        assert_eq!(quick.prompts.len(), 1);
+        assert!(quick.quick);
+        assert_eq!(quick.digest, plan.digest);
+    }
+
+    #[test]
+    fn a_prompt_file_is_read_and_is_part_of_the_digest() {
+        let text = GOOD.replace("ids = [1, 2]", "file = \"prompts/p.ids\"");
+        let plan = load_text(&text, false).unwrap();
+        assert_eq!(plan.prompts[0].ids, [1, 2, 4]);
+        assert_ne!(plan.digest, Digest::of_parts([text.as_bytes()]));
+    }
+
+    #[test]
+    fn every_fault_is_refused_by_name() {
+        let cases = [
+            ("n-max = [0, 2]", "n-max = [0, 0]", "twice"),
+            ("n-max = [0, 2]", "n-max = []", "n-max: empty"),
+            ("n-max = [0, 2]", "n_max = [0, 2]", "same.toml:7:1"),
+            ("slots = [1, 2]\nn", "slots = [0]\nn", "at least one slot"),
+            ("n-predict = 8", "n-predict = 0", "n-predict is 0"),
+            ("context = 64", "context = 14", "needs 16 cells"),
+            ("context = 64", "flags = [\"--port=1\"]", "`--port`"),
+            ("context = 64", "parallel = 0", "parallel is 0"),
+            ("context = 64", "limits = { request = 0 }", "time limit"),
+            (
+                "context = 64",
+                "candidate = { build = \"patched\", env = { \"A=B\" = \"\" } }",
+                "A=B",
+            ),
+            (
+                "context = 64",
+                "candidate = { build = \"other\" }",
+                "same.toml:10:",
+            ),
+            (
+                "n-max = [0, 2]",
+                "n-max = [2]\ndrafted-equals-plain = true",
+                "needs 0",
+            ),
+            ("name = \"b\"", "name = \"a\"", "prompt names: \"a\""),
+            ("ids = [1, 2]", "ids = []", "no ids"),
+            ("ids = [1, 2]", "", "exactly one of"),
+            ("ids = [1, 2]", "ids = [1]\nfile = \"x\"", "exactly one of"),
+            ("ids = [1, 2]", "ids = [-1]", "same.toml:17:8"),
+            ("ids = [1, 2]", "file = \"../x\"", "unsafe path"),
+            ("low = 4", "low = 512", "must be below"),
+            ("length = 5", "length = 99999999", "above"),
+            ("schema = 1", "schema = 2", "schema 2"),
+            ("id = \"same\"", "id = \"other\"", "same.toml"),
+            ("kind = \"chash\"", "kind = \"logits\"", "same.toml:4:8"),
+            ("model = { fixture", "model = { picture", "same.toml:6:"),
+        ];
+        for (from, to, expected) in cases {
+            let text = GOOD.replacen(from, to, 1);
+            assert_ne!(text, GOOD, "{from}");
+            let error = load_text(&text, false).unwrap_err();
+            assert_eq!(error.kind(), crate::Kind::Config, "{to}: {error}");
+            assert!(error.to_string().contains(expected), "{to}: {error}");
+        }
+        for (from, to, expected) in [
+            ("n-max = [2]", "n-max = [3]", "quick.n-max names 3"),
+            ("prompts = [\"b\"]", "prompts = [\"c\"]", "names `c`"),
+            (
+                "prompts = [\"b\"]",
+                "prompts = []",
+                "quick.prompts is empty",
+            ),
+        ] {
+            let error = load_text(&GOOD.replacen(from, to, 1), true).unwrap_err();
+            assert!(error.to_string().contains(expected), "{to}: {error}");
+        }
+    }
+}

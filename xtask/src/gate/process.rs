@@ -1,0 +1,264 @@
+//! A child process that cannot outlive us: in a process group of its own, ended on drop, and
+//! told by the kernel to die when this program is killed.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::error::{Result, ResultExt};
+
+/// How often a process is looked at.
+const POLL: Duration = Duration::from_millis(5);
+
+/// A running child.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    grace: Duration,
+    ended: Option<ExitStatus>,
+}
+
+impl Process {
+    /// Starts `program` with its output going to `log`. `prepare` sets arguments and environment.
+    /// `grace` is the time between asking it to end and killing it.
+    ///
+    /// The kernel kills it when the calling *thread* ends, so that thread must own it.
+    pub fn start(
+        program: &Path,
+        log: &Path,
+        grace: Duration,
+        prepare: impl FnOnce(&mut Command),
+    ) -> Result<Self> {
+        let output = File::create(log).context(|| log.display().to_string())?;
+        let mut command = match setpriv() {
+            true => {
+                let mut command = Command::new("setpriv");
+                command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+                command
+            }
+            false => Command::new(program),
+        };
+        prepare(&mut command);
+        command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output);
+        #[cfg(unix)]
+        {
+            use std::os::unix::process::CommandExt;
+            command.process_group(0);
+        }
+        let child = command
+            .spawn()
+            .context(|| format!("starting {}", program.display()))?;
+        Ok(Process {
+            child,
+            grace,
+            ended: None,
+        })
+    }
+
+    /// Its id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, where it has. Its whole group is killed before it is reaped, while its id
+    /// cannot have been given to anybody else.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        if self.ended.is_none() && has_ended(&mut self.child)? {
+            signal_group(&self.child, Signal::Kill);
+            self.ended = Some(self.child.wait()?);
+        }
+        Ok(self.ended)
+    }
+
+    /// Ends it and its group: asks, waits, kills, reaps.
+    pub fn end(&mut self) -> Result<ExitStatus> {
+        if let Some(status) = self.ended()? {
+            return Ok(status);
+        }
+        signal_group(&self.child, Signal::Term);
+        let begun = Instant::now();
+        while begun.elapsed() < self.grace {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            std::thread::sleep(POLL);
+        }
+        signal_group(&self.child, Signal::Kill);
+        let status = self.child.wait()?;
+        self.ended = Some(status);
+        Ok(status)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.end().is_err() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+enum Signal {
+    Term,
+    Kill,
+}
+
+/// Whether `setpriv` of util-linux is there and knows `--pdeathsig`.
+fn setpriv() -> bool {
+    static THERE: OnceLock<bool> = OnceLock::new();
+    *THERE.get_or_init(|| {
+        Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--", "true"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    })
+}
+
+#[cfg(unix)]
+fn has_ended(child: &mut Child) -> Result<bool> {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+    // Leaves it unreaped, so that its id stays its own.
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    match waitid(WaitId::Pid(Pid::from_child(child)), options) {
+        Ok(found) => Ok(found.is_some()),
+        Err(errno) => Err(std::io::Error::from(errno).into()),
+    }
+}
+
+#[cfg(not(unix))]
+fn has_ended(child: &mut Child) -> Result<bool> {
+    Ok(child.try_wait()?.is_some())
+}
+
+#[cfg(unix)]
+fn signal_group(child: &Child, signal: Signal) {
+    use rustix::process::{Pid, kill_process_group};
+    let signal = match signal {
+        Signal::Term => rustix::process::Signal::TERM,
+        Signal::Kill => rustix::process::Signal::KILL,
+    };
+    // Fails only where nothing is left to signal.
+    let _ = kill_process_group(Pid::from_child(child), signal);
+}
+
+#[cfg(not(unix))]
+fn signal_group(_: &Child, _: Signal) {}
+
+/// How a process ended, in words.
+pub fn describe(status: ExitStatus) -> String {
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::ExitStatusExt;
+        if let Some(signal) = status.signal() {
+            return format!("by signal {signal}{}", signal_name(signal));
+        }
+    }
+    match status.code() {
+        Some(code) => format!("with exit code {code}"),
+        None => "for an unknown reason".to_owned(),
+    }
+}
+
+#[cfg(unix)]
+fn signal_name(signal: i32) -> &'static str {
+    use signal_hook::consts::{SIGABRT, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTERM};
+    match signal {
+        SIGABRT => " (SIGABRT)",
+        SIGFPE => " (SIGFPE)",
+        SIGILL => " (SIGILL)",
+        SIGKILL => " (SIGKILL; out of memory?)",
+        SIGSEGV => " (SIGSEGV)",
+        SIGTERM => " (SIGTERM)",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, grace: u64) -> (Process, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let process = Process::start(
+            Path::new("/bin/sh"),
+            &dir.path().join("log"),
+            Duration::from_millis(grace),
+            |command| {
+                command.arg("-c").arg(script);
+            },
+        )
+        .unwrap();
+        // Let the script come to its main part.
+        while !dir.path().join("log").metadata().is_ok_and(|m| m.len() > 0) {
+            std::thread::sleep(POLL);
+        }
+        (process, dir)
+    }
+
+    fn alive(pid: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        !stat.is_empty() && !stat.contains(") Z")
+    }
+
+    fn gone(pid: &str) -> bool {
+        let begun = Instant::now();
+        while alive(pid) && begun.elapsed() < Duration::from_secs(5) {
+            std::thread::sleep(POLL);
+        }
+        !alive(pid)
+    }
+
+    #[test]
+    fn dropping_ends_one_that_will_not_listen_and_its_children() {
+        let (process, dir) = shell("trap '' TERM; sleep 1000 & echo $!; sleep 1000", 50);
+        let pid = process.id().to_string();
+        let child = std::fs::read_to_string(dir.path().join("log")).unwrap();
+        assert!(alive(&pid) && alive(child.trim()));
+        drop(process);
+        assert!(gone(&pid), "the process");
+        assert!(gone(child.trim()), "its child");
+    }
+
+    #[test]
+    fn a_leader_that_ends_takes_its_group_along() {
+        let (mut process, dir) = shell("sleep 1000 & echo $!; exit 3", 50);
+        let begun = Instant::now();
+        let status = loop {
+            if let Some(status) = process.ended().unwrap() {
+                break status;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(5));
+        };
+        assert_eq!(describe(status), "with exit code 3");
+        let child = std::fs::read_to_string(dir.path().join("log")).unwrap();
+        assert!(gone(child.trim()));
+    }
+
+    #[test]
+    fn asking_is_enough_for_most() {
+        let (mut process, _dir) = shell("echo ready; exec sleep 1000", 60_000);
+        let status = process.end().unwrap();
+        assert_eq!(describe(status), "by signal 15 (SIGTERM)");
+    }
+
+    #[test]
+    fn the_end_of_the_owning_thread_kills_it() {
+        if !setpriv() {
+            return;
+        }
+        let (process, _dir) = std::thread::spawn(|| shell("echo ready; exec sleep 1000", 50))
+            .join()
+            .unwrap();
+        assert!(gone(&process.id().to_string()));
+    }
+}

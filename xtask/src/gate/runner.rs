@@ -1,0 +1,113 @@
+//! [`Runner`] with real servers.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::{Error, Result, ResultExt};
+use crate::gate::client::Sampling;
+use crate::gate::identity::Side;
+use crate::gate::server::{Launch, Server};
+use crate::gate::session::{Answers, Halt, Run, Runner, Session};
+use crate::model::ChashGate;
+
+/// Starts one server per session.
+#[derive(Debug)]
+pub struct ServerRunner<'a> {
+    /// The definition.
+    pub definition: &'a ChashGate,
+    /// The model file.
+    pub model: &'a Path,
+    /// What is compared with.
+    pub baseline: &'a Side,
+    /// What is judged.
+    pub candidate: &'a Side,
+    /// The folder for logs.
+    pub logs: PathBuf,
+}
+
+impl Runner for ServerRunner<'_> {
+    fn run(&self, session: &Session<'_>, halt: &Halt) -> Result<Answers> {
+        let name = format!(
+            "{} with n_max {} and {} slot(s)",
+            session.run.name(),
+            session.n_max,
+            session.slots
+        );
+        self.live(session, halt).context(|| name)
+    }
+}
+
+impl ServerRunner<'_> {
+    fn live(&self, session: &Session<'_>, halt: &Halt) -> Result<Answers> {
+        let side = match session.run {
+            Run::Baseline | Run::Control => self.baseline,
+            Run::Candidate => self.candidate,
+        };
+        let limits = &self.definition.limits;
+        let launch = Launch {
+            program: &side.program,
+            args: self.args(session),
+            env: &side.env,
+            log: self.logs.join(format!(
+                "{}-n{}-s{}.log",
+                session.run.name(),
+                session.n_max,
+                session.slots
+            )),
+            start: Duration::from_secs(limits.start),
+            request: Duration::from_secs(limits.request),
+            stop: Duration::from_secs(limits.stop),
+        };
+        let mut server = Server::start(&launch, halt)?;
+        if let Some(loaded) = server.loaded_libraries() {
+            side.check_loaded(&loaded)?;
+        }
+        let sampling = Sampling {
+            n_predict: self.definition.n_predict,
+            seed: self.definition.seed,
+        };
+        let mut answers = Answers::default();
+        for wave in &session.waves {
+            let names: Vec<&str> = wave.iter().map(|prompt| prompt.name.as_str()).collect();
+            let answer = server
+                .ask(halt, |client| client.complete(wave, sampling))
+                .context(|| format!("prompt {}", names.join(" beside ")))?;
+            answers.waves.push(answer);
+        }
+        if session.slots > 1 {
+            answers.busy_slots = server.ask(halt, |client| Ok(client.busy_slots()))?;
+        }
+        server.end()?;
+        Ok(answers)
+    }
+
+    /// Everything that could make two runs differ is off: other threads' sums, prompts that
+    /// join a running batch, state kept from earlier prompts.
+    fn args(&self, session: &Session<'_>) -> Vec<OsString> {
+        let mut args: Vec<OsString> = vec!["-m".into(), self.model.into()];
+        let mut push = |words: &[&str]| args.extend(words.iter().map(OsString::from));
+        let slots = session.slots.to_string();
+        let context = (self.definition.context * session.slots).to_string();
+        push(&["-c", &context, "-np", &slots, "-t", "1", "-tb", "1"]);
+        push(&["--no-cont-batching", "-fit", "off", "--no-warmup"]);
+        push(&["--ctx-checkpoints", "0", "--cache-ram", "0", "--metrics"]);
+        if session.n_max > 0 {
+            let n_max = session.n_max.to_string();
+            push(&["--spec-type", &self.definition.spec_type]);
+            push(&["--spec-draft-n-max", &n_max]);
+        }
+        args.extend(self.definition.flags.iter().map(OsString::from));
+        args
+    }
+}
+
+/// Removes the logs of a run that went well.
+pub fn remove_logs(logs: &Path) -> Result<()> {
+    match fs_err::remove_dir_all(logs) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::from(error).context("removing server logs"))
+        }
+        _ => Ok(()),
+    }
+}

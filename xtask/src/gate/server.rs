@@ -1,0 +1,370 @@
+//! A llama-server under test: started on a port of its own choice, watched, and always ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::hash::{BuildHasher, Hasher};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Kind, Result};
+use crate::gate::client::Client;
+use crate::gate::process::{Process, describe};
+use crate::gate::session::Halt;
+
+/// Variables of the user's environment that would change what a server computes.
+const REMOVED: [&str; 3] = ["OPENCOTI_", "LLAMA_", "GGML_"];
+
+/// How often a starting or answering server is looked at.
+const POLL: Duration = Duration::from_millis(10);
+
+/// Lines of a server's log that go into an error.
+const TAIL_LINES: usize = 20;
+
+/// Bytes of the log's beginning that the port is looked for in.
+const HEAD: u64 = 1 << 20;
+
+/// Bytes of the log's end that those lines are looked for in.
+const TAIL_BYTES: u64 = 16 << 10;
+
+/// How to start a server.
+#[derive(Clone, Debug)]
+pub struct Launch<'a> {
+    /// The program.
+    pub program: &'a Path,
+    /// Its arguments, without address and key.
+    pub args: Vec<OsString>,
+    /// Variables that are set after the user's were removed.
+    pub env: &'a BTreeMap<String, String>,
+    /// Where its output goes.
+    pub log: PathBuf,
+    /// Limit until it is ready.
+    pub start: Duration,
+    /// Limit of one request.
+    pub request: Duration,
+    /// Limit from asking it to end until it is killed.
+    pub stop: Duration,
+}
+
+/// A running server. Dropping it ends its whole process group.
+#[derive(Debug)]
+pub struct Server {
+    process: Process,
+    client: Client,
+    log: PathBuf,
+}
+
+/// Names of the user's variables that no server under test gets, sorted.
+pub fn removed_variables() -> Vec<OsString> {
+    let mut names: Vec<OsString> = std::env::vars_os()
+        .map(|(name, _)| name)
+        .filter(|name| is_removed(name))
+        .collect();
+    names.sort();
+    names
+}
+
+fn is_removed(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    REMOVED.iter().any(|prefix| name.starts_with(prefix))
+}
+
+impl Server {
+    /// Starts a server and waits until it is ready. Must be called on the thread that will own
+    /// the server until its end.
+    ///
+    /// The server picks a free port itself (`--port 0`) and says in its log which; nobody else
+    /// can take it in between.
+    pub fn start(launch: &Launch<'_>, halt: &Halt) -> Result<Self> {
+        let key = random_key();
+        let process = Process::start(launch.program, &launch.log, launch.stop, |command| {
+            for name in removed_variables() {
+                command.env_remove(name);
+            }
+            command
+                .args(&launch.args)
+                .args(["--host", "127.0.0.1", "--port", "0"])
+                // Not an argument: those are visible to every user of the machine.
+                .env("LLAMA_API_KEY", &key)
+                .envs(launch.env);
+        })?;
+        let mut server = Server {
+            process,
+            client: Client::new(0, &key, launch.request),
+            log: launch.log.clone(),
+        };
+        match server.wait_ready(launch, &key, halt) {
+            Ok(()) => Ok(server),
+            Err(error) => Err(server.explain(error)),
+        }
+    }
+
+    fn wait_ready(&mut self, launch: &Launch<'_>, key: &str, halt: &Halt) -> Result<()> {
+        let begun = Instant::now();
+        let mut port = None;
+        loop {
+            halt.check()?;
+            if let Some(status) = self.process.ended()? {
+                return Err(Error::environment(format!(
+                    "the server ended during its start {}",
+                    describe(status)
+                )));
+            }
+            if port.is_none() {
+                port = announced_port(&log_text(&self.log));
+                if let Some(port) = port {
+                    self.client = Client::new(port, key, launch.request);
+                }
+            }
+            if port.is_some() && self.client.healthy() {
+                return Ok(());
+            }
+            if begun.elapsed() > launch.start {
+                let missing = match port {
+                    None => "it has not said on which port it listens",
+                    Some(_) => "it listens, but is not healthy",
+                };
+                return Err(Error::environment(format!(
+                    "the server was not ready within {} s: {missing}",
+                    launch.start.as_secs_f64()
+                ))
+                .hint("raise limits.start in the gate's definition if the model is that large"));
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Lets `ask` talk to the server. Ends the server, and with it the request, as soon as
+    /// `halt` is set. An error says how the server died, where it did, and what it said last.
+    pub fn ask<T: Send>(
+        &mut self,
+        halt: &Halt,
+        ask: impl FnOnce(&Client) -> Result<T> + Send,
+    ) -> Result<T> {
+        let client = self.client.clone();
+        let result = std::thread::scope(|scope| {
+            let asking = scope.spawn(move || ask(&client));
+            while !asking.is_finished() {
+                if halt.is_set() || self.process.ended()?.is_some() {
+                    // Its connection closes, which ends the request.
+                    self.process.end()?;
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            match asking.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        });
+        match result {
+            Ok(value) => Ok(value),
+            Err(_) if halt.is_set() => Err(Error::interrupted()),
+            Err(error) => Err(self.explain(error)),
+        }
+    }
+
+    /// Ends it; says so where it did not end well.
+    pub fn end(mut self) -> Result<()> {
+        self.process.end()?;
+        Ok(())
+    }
+
+    /// Adds what is known of the server's fate and its last words.
+    fn explain(&mut self, error: Error) -> Error {
+        if error.kind() == Kind::Interrupted {
+            return error;
+        }
+        // A dying server closes its connections a moment before it is gone.
+        let begun = Instant::now();
+        let mut ended = None;
+        while ended.is_none() && begun.elapsed() < Duration::from_millis(200) {
+            ended = self.process.ended().ok().flatten();
+            std::thread::sleep(POLL);
+        }
+        let mut message = error.message().to_owned();
+        if let Some(status) = ended
+            && !message.contains("the server ended")
+        {
+            message = format!("the server ended {} ({message})", describe(status));
+        }
+        message.push_str(&format!("\nthe end of {}:", self.log.display()));
+        for line in tail(&self.log) {
+            message.push_str("\n  | ");
+            message.push_str(&line);
+        }
+        let mut explained = Error::new(error.kind(), message);
+        for context in error.contexts() {
+            explained = explained.context(context.clone());
+        }
+        for hint in error.hints() {
+            explained = explained.hint(hint.clone());
+        }
+        explained
+    }
+
+    /// The llama.cpp libraries that it has really loaded; `None` where the system cannot tell.
+    pub fn loaded_libraries(&self) -> Option<BTreeSet<PathBuf>> {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.id())).ok()?;
+        Some(libraries(&maps))
+    }
+}
+
+/// Whether `name` is a library of llama.cpp.
+pub fn is_library(name: &str) -> bool {
+    ["libggml", "libllama", "libmtmd"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+        && (name.contains(".so") || name.ends_with(".dylib"))
+}
+
+/// The llama.cpp libraries among the mapped files of `/proc/<pid>/maps`.
+fn libraries(maps: &str) -> BTreeSet<PathBuf> {
+    maps.lines()
+        .filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])))
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            is_library(&name)
+        })
+        .map(Path::to_path_buf)
+        .collect()
+}
+
+/// The port in a line such as `… listening on http://127.0.0.1:43033`. Only a whole line
+/// counts: half of one could hold half of the number.
+fn announced_port(log: &str) -> Option<u16> {
+    let whole = &log[..log.rfind('\n')?];
+    whole
+        .lines()
+        .filter(|line| line.contains("listening"))
+        .find_map(|line| {
+            let (_, after) = line
+                .split_once("127.0.0.1:")
+                .or_else(|| line.split_once("port: "))?;
+            let digits = after.split(|c: char| !c.is_ascii_digit()).next()?;
+            digits.parse().ok().filter(|port| *port != 0)
+        })
+}
+
+/// The beginning of a log, where a server says its port.
+fn log_text(path: &Path) -> String {
+    let mut bytes = Vec::new();
+    // A log that cannot be read yet is an empty one; the start limit ends the waiting.
+    let _ = std::fs::File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The last lines of a log.
+fn tail(path: &Path) -> Vec<String> {
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = std::fs::File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = match read() {
+        Ok(bytes) => bytes,
+        Err(error) => return vec![format!("(unreadable: {error})")],
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| {
+            line.chars()
+                .filter(|c| !c.is_control() || *c == '\t')
+                .take(400)
+                .collect()
+        })
+        .collect();
+    match lines.len() {
+        0 => vec!["(it said nothing)".to_owned()],
+        n => lines[n.saturating_sub(TAIL_LINES)..].to_vec(),
+    }
+}
+
+/// 128 bits that nobody can guess: the standard library seeds its hashers from the system.
+fn random_key() -> String {
+    let half = || {
+        let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+        hasher.write_u32(std::process::id());
+        hasher.finish()
+    };
+    format!("{:016x}{:016x}", half(), half())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_is_read_from_whole_lines_only() {
+        let line = "0.00.055.640 I srv  llama_server: listening on http://127.0.0.1:43033\n";
+        assert_eq!(announced_port(line), Some(43033));
+        assert_eq!(announced_port(&line[..line.len() - 3]), None);
+        assert_eq!(announced_port(""), None);
+        let older =
+            "main: HTTP server is listening, hostname: 127.0.0.1, port: 8123, http threads: 1\n";
+        assert_eq!(announced_port(older), Some(8123));
+        assert_eq!(
+            announced_port("main: server is listening on http://127.0.0.1:99999\n"),
+            None
+        );
+        let other = "connecting to http://127.0.0.1:1\nlistening on http://127.0.0.1:2 - ready\n";
+        assert_eq!(announced_port(other), Some(2));
+    }
+
+    #[test]
+    fn switches_of_the_user_are_removed() {
+        for name in ["OPENCOTI_X", "LLAMA_ARG_PORT", "GGML_CUDA_DISABLE_GRAPHS"] {
+            assert!(is_removed(OsStr::new(name)), "{name}");
+        }
+        for name in ["PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"] {
+            assert!(!is_removed(OsStr::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn mapped_libraries_are_found() {
+        let maps = "\
+7f00-7f01 r-xp 00000000 fd:01 7  /x y/out/bin/libllama.so.0.5.0
+7f01-7f02 r--p 00000000 fd:01 7  /x y/out/bin/libllama.so.0.5.0
+7f02-7f03 r-xp 00000000 fd:01 8  /usr/lib/libggml-base.so.0 (deleted)
+7f03-7f04 r-xp 00000000 fd:01 9  /usr/lib/libc.so.6
+7f04-7f05 rw-p 00000000 00:00 0  [heap]
+7f05-7f06 r--s 00000000 fd:01 9  /models/libllama.gguf
+";
+        let found: Vec<PathBuf> = libraries(maps).into_iter().collect();
+        let expected = [
+            "/usr/lib/libggml-base.so.0 (deleted)",
+            "/x y/out/bin/libllama.so.0.5.0",
+        ];
+        assert_eq!(found, expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn the_tail_is_short_and_clean() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        assert!(tail(&log)[0].starts_with("(unreadable"));
+        std::fs::write(&log, "").unwrap();
+        assert_eq!(tail(&log), ["(it said nothing)"]);
+        let many: String = (0..9999).map(|n| format!("line {n}\u{1b}[0m\n")).collect();
+        std::fs::write(&log, many).unwrap();
+        let lines = tail(&log);
+        assert_eq!(lines.len(), TAIL_LINES);
+        assert_eq!(lines[TAIL_LINES - 1], "line 9998[0m");
+    }
+
+    #[test]
+    fn keys_differ() {
+        assert_ne!(random_key(), random_key());
+        assert_eq!(random_key().len(), 32);
+    }
+}

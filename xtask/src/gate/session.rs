@@ -1,0 +1,114 @@
+//! What gates ask of servers, without saying how: comparisons are written against [`Runner`],
+//! so that their verdicts can be tested without a server.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::ctx::Cancel;
+use crate::error::{Error, Result};
+
+/// A prompt as token ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    /// Name, unique in its definition.
+    pub name: String,
+    /// The ids.
+    pub ids: Vec<u32>,
+}
+
+/// Which of a comparison's runs it is. Each is a server process of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Run {
+    /// What is compared with.
+    Baseline,
+    /// The same build again: the A/A control.
+    Control,
+    /// What is judged.
+    Candidate,
+}
+
+impl Run {
+    /// Name in messages and log files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Run::Baseline => "baseline",
+            Run::Control => "control",
+            Run::Candidate => "candidate",
+        }
+    }
+}
+
+/// One server's life: its settings, and the waves of prompts that it is sent one after another.
+#[derive(Clone, Debug)]
+pub struct Session<'a> {
+    /// Which run.
+    pub run: Run,
+    /// Longest draft; 0 is plain decoding.
+    pub n_max: u32,
+    /// Slots of the server.
+    pub slots: usize,
+    /// Each wave fills all slots at the same moment.
+    pub waves: Vec<Vec<&'a Prompt>>,
+}
+
+/// One generated sequence.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Token ids.
+    pub tokens: Vec<u32>,
+    /// Tokens drafted.
+    pub drafted: u64,
+    /// Drafted tokens that were accepted.
+    pub accepted: u64,
+}
+
+/// What a session gave.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answers {
+    /// In the order of the session's waves and of their prompts.
+    pub waves: Vec<Vec<Answer>>,
+    /// Slots busy at the same time, averaged over all decodes, where the server tells.
+    pub busy_slots: Option<f64>,
+}
+
+/// Runs sessions. Called from several threads at once.
+pub trait Runner: Sync {
+    /// Starts a server for `session`, sends its waves, ends it. Returns soon after `halt` is
+    /// set, with an error, and with no process left.
+    fn run(&self, session: &Session<'_>, halt: &Halt) -> Result<Answers>;
+}
+
+/// Stops sessions: because the user wants it, or because another session failed.
+#[derive(Debug, Default)]
+pub struct Halt {
+    cancel: Cancel,
+    stop: AtomicBool,
+}
+
+impl Halt {
+    /// Follows the user's `cancel`.
+    pub fn new(cancel: &Cancel) -> Self {
+        Halt {
+            cancel: cancel.clone(),
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    /// Stops the other sessions.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether to stop.
+    pub fn is_set(&self) -> bool {
+        self.cancel.is_set() || self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Fails with [`crate::Kind::Interrupted`] once it is set.
+    pub fn check(&self) -> Result<()> {
+        if self.is_set() {
+            Err(Error::interrupted())
+        } else {
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! `cargo xtask gate` from the outside, against servers with every fault that there is a word
+//! for; and after each run no server may be left.
+
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr
+)]
+
+#[path = "support/fake_server.rs"]
+mod fake_server;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+#[test]
+#[ignore = "no test: the fake server starts here"]
+fn fake_server_entry() {
+    fake_server::serve();
+}
+
+const DEFINITION: &str = r#"
+schema = 1
+id = "same"
+kind = "chash"
+title = "Same tokens"
+model = { path = "model.gguf" }
+n-max = [0, 2]
+slots = [1, 2]
+n-predict = 48
+parallel = 2
+limits = { start = 30, request = 30, stop = 1 }
+[quick]
+n-max = [2]
+slots = [1]
+prompts = ["three"]
+[[prompt]]
+name = "two"
+ids = [5, 6]
+[[prompt]]
+name = "three"
+ids = [7, 8, 9]
+"#;
+
+/// A checkout with one gate and two fake servers.
+struct Setup {
+    dir: tempfile::TempDir,
+    baseline: PathBuf,
+    candidate: PathBuf,
+}
+
+fn setup(baseline: &str, candidate: &str) -> Setup {
+    setup_with(baseline, candidate, "")
+}
+
+fn setup_with(baseline: &str, candidate: &str, before: &str) -> Setup {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    for folder in ["registry", "gates"] {
+        std::fs::create_dir(path(folder)).unwrap();
+    }
+    std::fs::write(path("registry/upstreams.toml"), "schema = 1\n").unwrap();
+    // Patience for a busy machine, but not where waiting is the point of the test.
+    let definition = match candidate.starts_with("hang") {
+        true => DEFINITION.replace("30", "3"),
+        false => DEFINITION.to_owned(),
+    };
+    std::fs::write(path("gates/same.toml"), definition).unwrap();
+    std::fs::write(path("model.gguf"), "GGUF").unwrap();
+    let install = |name, fault| fake_server::install(&path(name), fault, &path("pids"), before);
+    Setup {
+        baseline: install("a", baseline),
+        candidate: install("b", candidate),
+        dir,
+    }
+}
+
+impl Setup {
+    fn command(&self, more: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        command
+            .args(["gate", "--root"])
+            .arg(self.dir.path())
+            .arg("--baseline")
+            .arg(&self.baseline)
+            .arg("--candidate")
+            .arg(&self.candidate)
+            .args(more)
+            .env("OPENCOTI_TEST", "1")
+            .env("LLAMA_ARG_TEST", "1")
+            .env("GGML_TEST", "1")
+            .env("http_proxy", "http://127.0.0.1:9")
+            .env("LLAMA_PATCHSET_CACHE", self.dir.path().join("cache"));
+        command
+    }
+
+    /// Runs the gate to its end; afterwards no server may be left.
+    fn run(&self, more: &[&str]) -> (i32, String) {
+        let output = self.command(more).output().unwrap();
+        let left = self.servers(Duration::ZERO);
+        assert!(left.is_empty(), "still there: {left:?}");
+        (output.status.code().unwrap(), both(&output))
+    }
+
+    fn spawn(&self) -> Child {
+        let mut command = self.command(&[]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+
+    fn pids(&self) -> Vec<i32> {
+        let entries = std::fs::read_dir(self.dir.path().join("pids")).unwrap();
+        entries
+            .map(|entry| {
+                entry
+                    .unwrap()
+                    .file_name()
+                    .to_str()
+                    .unwrap()
+                    .parse()
+                    .unwrap()
+            })
+            .collect()
+    }
+
+    /// Servers that are still alive after `patience`.
+    fn servers(&self, patience: Duration) -> Vec<i32> {
+        let begun = Instant::now();
+        assert!(!self.pids().is_empty(), "no server was ever started");
+        loop {
+            let mut left = self.pids();
+            left.retain(|pid| alive(*pid));
+            if left.is_empty() || begun.elapsed() >= patience {
+                return left;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn wait_for_a_server(&self) {
+        let begun = Instant::now();
+        while self.pids().is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "no server");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn both(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z")
+}
+
+#[track_caller]
+fn expect(baseline: &str, candidate: &str, code: i32, words: &[&str]) {
+    let (found, text) = setup(baseline, candidate).run(&[]);
+    assert_eq!(found, code, "{text}");
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in:\n{text}");
+    }
+}
+
+#[test]
+fn equal_servers_pass_and_leave_a_report() {
+    let setup = setup("good", "good");
+    let (code, text) = setup.run(&[]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("ok gate same: pass"), "{text}");
+    let dir = setup.dir.path().join("target/gate");
+    let report = std::fs::read_to_string(dir.join("report.md")).unwrap();
+    assert!(report.starts_with("# Gates: PASS"));
+    let record: llama_patchset::model::GateRecord =
+        llama_patchset::model::read_json(&dir.join("latest-same.json")).unwrap();
+    assert_eq!(record.cells.len(), 8);
+    assert_eq!(record.verdict, llama_patchset::model::Verdict::Pass);
+    // 2 numbers of slots x 2 longest drafts x 3 runs.
+    assert_eq!(setup.pids().len(), 12);
+    assert_eq!(std::fs::read_dir(dir.join("logs")).unwrap().count(), 0);
+}
+
+#[test]
+fn quick_says_that_it_is_quick_and_json_is_one_document() {
+    let setup = setup("good", "good");
+    let output = setup.command(&["--quick", "--json"]).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["status"], "good");
+    assert_eq!(json["data"]["verdict"], "pass");
+    assert_eq!(json["data"]["gates"][0]["quick"], true);
+    assert_eq!(
+        json["data"]["gates"][0]["cells"].as_array().unwrap().len(),
+        1
+    );
+    let report = setup.dir.path().join("target/gate/report.md");
+    let report = std::fs::read_to_string(report).unwrap();
+    assert!(report.contains("Only the quick subset"));
+    assert!(report.contains("--quick"));
+}
+
+#[test]
+fn another_token_fails_and_is_named() {
+    let words = [
+        "FAIL prompt `three`, n_max 2, 1 slot: baseline ",
+        "first at token 17: ",
+    ];
+    expect("good", "flip", 1, &words);
+}
+
+#[test]
+fn a_baseline_that_differs_from_itself_is_inconclusive() {
+    expect(
+        "random",
+        "good",
+        3,
+        &["?? prompt", "differs from itself (A/A)"],
+    );
+    expect("random", "random", 3, &["gate same: inconclusive"]);
+}
+
+#[test]
+fn a_candidate_at_random_fails() {
+    expect("good", "random", 1, &["gate same: fail"]);
+}
+
+#[test]
+fn nothing_speculated_is_inconclusive() {
+    expect(
+        "no-drafts",
+        "no-drafts",
+        3,
+        &["nothing was speculated: baseline"],
+    );
+    expect(
+        "good",
+        "no-drafts",
+        3,
+        &["nothing was speculated: candidate"],
+    );
+}
+
+#[test]
+fn idle_slots_are_inconclusive() {
+    expect(
+        "idle-slots",
+        "idle-slots",
+        3,
+        &["not busy at the same time"],
+    );
+}
+
+#[test]
+fn the_same_file_twice_is_inconclusive() {
+    let mut setup = setup("good", "good");
+    setup.candidate = setup.baseline.clone();
+    let (code, text) = setup.run(&["--quick"]);
+    assert_eq!(code, 3, "{text}");
+    assert!(text.contains("very same files"), "{text}");
+}
+
+#[test]
+fn servers_that_answer_badly_are_no_verdict() {
+    let cases: [(&str, &[&str]); 7] = [
+        (
+            "http-500",
+            &[
+                "answered badly: HTTP status 500",
+                "out of luck",
+                "candidate with n_max",
+            ],
+        ),
+        (
+            "truncate",
+            &["answered badly", "EOF while parsing", "prompt two"],
+        ),
+        ("no-tokens", &["no `tokens` for prompt `two`"]),
+        (
+            "die",
+            &[
+                "the server ended by signal 6 (SIGABRT)",
+                "| GGML_ASSERT(false) failed",
+            ],
+        ),
+        (
+            "refuse-port",
+            &["ended during its start with exit code 1", "couldn't bind"],
+        ),
+        (
+            "hang-at-start",
+            &["not ready within 3 s", "on which port", "limits.start"],
+        ),
+        (
+            "hang-in-request",
+            &["did not answer /completion within 3 s", "limits.request"],
+        ),
+    ];
+    for (fault, words) in cases {
+        expect("good", fault, 2, words);
+    }
+}
+
+#[test]
+fn an_error_leaves_no_older_verdict() {
+    let setup = setup("good", "good");
+    assert_eq!(setup.run(&["--quick"]).0, 0);
+    fake_server::install(
+        &setup.dir.path().join("b"),
+        "http-500",
+        &setup.dir.path().join("pids"),
+        "",
+    );
+    assert_eq!(setup.run(&["--quick"]).0, 2);
+    let dir = setup.dir.path().join("target/gate");
+    assert!(!dir.join("report.md").exists());
+    assert!(!dir.join("latest-same.json").exists());
+}
+
+#[test]
+fn wrong_requests_are_refused() {
+    let setup = setup("good", "good");
+    let run = |args: &[&str]| {
+        let output = setup.command(args).output().unwrap();
+        (output.status.code().unwrap(), both(&output))
+    };
+    let (code, text) = run(&["--gate", "sane"]);
+    assert_eq!(code, 2);
+    assert!(text.contains("did you mean `same`?"), "{text}");
+    let (code, text) = run(&["--model", "missing.gguf"]);
+    assert_eq!(code, 2);
+    assert!(text.contains("there is no model"), "{text}");
+    assert!(setup.pids().is_empty());
+}
+
+#[test]
+fn an_interrupt_ends_everything_soon() {
+    let setup = setup("hang-in-request", "good");
+    let mut child = setup.spawn();
+    setup.wait_for_a_server();
+    std::thread::sleep(Duration::from_millis(300));
+    let begun = Instant::now();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let status = child.wait().unwrap();
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(status.code(), Some(2));
+    assert!(setup.servers(Duration::ZERO).is_empty());
+}
+
+#[test]
+fn a_server_that_ignores_the_request_to_end_is_killed() {
+    let setup = setup_with("good", "good", "trap '' TERM");
+    let (code, text) = setup.run(&["--quick"]);
+    assert_eq!(code, 0, "{text}");
+}
+
+#[test]
+fn servers_die_when_the_tool_is_killed() {
+    let setup = setup_with("hang-in-request", "good", "trap '' TERM");
+    let mut child = setup.spawn();
+    setup.wait_for_a_server();
+    std::thread::sleep(Duration::from_millis(300));
+    let running = setup.pids();
+    assert!(running.iter().any(|pid| alive(*pid)));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    if Path::new("/usr/bin/setpriv").exists() {
+        let left = setup.servers(Duration::from_secs(5));
+        assert!(left.is_empty(), "still there: {left:?}");
+    }
+}

@@ -1,0 +1,180 @@
+//! A llama-server that decodes nothing: as much of its command line and of its HTTP as the gate
+//! uses, with faults on request.
+//!
+//! It runs inside the test program itself, started again by a shell script that passes for a
+//! llama-server; so no second program has to be built or installed.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Environment variables between the script and the server.
+const FAULT: &str = "FAKE_SERVER_FAULT";
+const ARGS: &str = "FAKE_SERVER_ARGS";
+const PIDS: &str = "FAKE_SERVER_PIDS";
+
+/// Writes a program `dir/llama-server` with `fault`, which leaves a file named by its process id
+/// in `pids`. `before` is shell code that runs before the server.
+pub fn install(dir: &Path, fault: &str, pids: &Path, before: &str) -> PathBuf {
+    std::fs::create_dir_all(dir).unwrap();
+    std::fs::create_dir_all(pids).unwrap();
+    let path = dir.join("llama-server");
+    let script = format!(
+        "#!/bin/sh\n# {dir}\n{before}\nexport {FAULT}='{fault}' {PIDS}='{pids}' {ARGS}=\"$*\"\n\
+         exec '{test}' fake_server_entry --exact --ignored --nocapture\n",
+        dir = dir.display(),
+        pids = pids.display(),
+        test = std::env::current_exe().unwrap().display(),
+    );
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// Serves until it is killed. Returns at once where no script has started it.
+pub fn serve() {
+    let Ok(fault) = std::env::var(FAULT) else {
+        return;
+    };
+    let args = std::env::var(ARGS).unwrap();
+    let pids = std::env::var(PIDS).unwrap();
+    std::fs::write(Path::new(&pids).join(std::process::id().to_string()), "").unwrap();
+    for removed in ["OPENCOTI_TEST", "LLAMA_ARG_TEST", "GGML_TEST"] {
+        assert!(
+            std::env::var_os(removed).is_none(),
+            "{removed} came through"
+        );
+    }
+    if fault == "hang-at-start" {
+        std::thread::sleep(Duration::from_secs(600));
+    }
+    if fault == "refuse-port" {
+        eprintln!("E srv start: couldn't bind HTTP server socket, hostname: 127.0.0.1");
+        std::process::exit(1);
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    println!(
+        "\nI srv listening on http://{}",
+        listener.local_addr().unwrap()
+    );
+    let server = Fake {
+        fault,
+        key: std::env::var("LLAMA_API_KEY").unwrap(),
+        n_max: value(&args, "--spec-draft-n-max").unwrap_or(0),
+        slots: value(&args, "-np").unwrap(),
+    };
+    for stream in listener.incoming() {
+        server.answer(stream.unwrap());
+    }
+}
+
+fn value(args: &str, flag: &str) -> Option<u32> {
+    let mut words = args.split(' ').skip_while(|word| *word != flag);
+    words.nth(1).map(|word| word.parse().unwrap())
+}
+
+struct Fake {
+    fault: String,
+    key: String,
+    n_max: u32,
+    slots: u32,
+}
+
+impl Fake {
+    fn answer(&self, stream: TcpStream) {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let (mut request, mut length, mut authorized) = (String::new(), 0, false);
+        if reader.read_line(&mut request).unwrap_or(0) == 0 {
+            return;
+        }
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            let line = line.trim().to_ascii_lowercase();
+            if line.is_empty() {
+                break;
+            }
+            if let Some(text) = line.strip_prefix("content-length:") {
+                length = text.trim().parse().unwrap();
+            }
+            authorized |= line == format!("authorization: bearer {}", self.key);
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        let (status, text) = match request.split(' ').nth(1).unwrap() {
+            "/health" => (200, "{\"status\":\"ok\"}".to_owned()),
+            _ if !authorized => (401, "no".to_owned()),
+            "/metrics" => (200, self.metrics()),
+            "/completion" => self.completion(&serde_json::from_slice(&body).unwrap()),
+            other => (404, other.to_owned()),
+        };
+        let cut = usize::from(self.fault == "truncate") * 20;
+        let sent = &text[..text.len().saturating_sub(cut)];
+        let mut stream = stream;
+        let _ = write!(
+            stream,
+            "HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{sent}",
+            sent.len()
+        );
+    }
+
+    fn metrics(&self) -> String {
+        let busy = match self.fault.as_str() {
+            "idle-slots" => 1.0,
+            _ => f64::from(self.slots),
+        };
+        format!("# TYPE x gauge\nllamacpp:n_busy_slots_per_decode {busy}\n")
+    }
+
+    fn completion(&self, body: &serde_json::Value) -> (u16, String) {
+        match self.fault.as_str() {
+            "hang-in-request" => std::thread::sleep(Duration::from_secs(600)),
+            "http-500" => return (500, "{\"error\":\"out of luck\"}".to_owned()),
+            "no-tokens" => return (200, "{\"content\":\"x\"}".to_owned()),
+            _ => {}
+        }
+        let n_predict = body["n_predict"].as_u64().unwrap();
+        let prompts = body["prompt"].as_array().unwrap();
+        let single = !prompts[0].is_array();
+        let prompts = match single {
+            true => vec![&body["prompt"]],
+            false => prompts.iter().collect(),
+        };
+        let mut text = String::new();
+        for (index, prompt) in prompts.iter().enumerate() {
+            let ids: Vec<u64> = (prompt.as_array().unwrap().iter())
+                .map(|id| id.as_u64().unwrap())
+                .collect();
+            let tokens: Vec<u64> = (0..n_predict).map(|n| self.token(&ids, n)).collect();
+            let comma = if index > 0 { "," } else { "" };
+            let drafts = match (self.n_max, self.fault.as_str()) {
+                (0, _) | (_, "no-drafts") => String::new(),
+                _ => ",\"draft_n\":9,\"draft_n_accepted\":6".to_owned(),
+            };
+            let _ = write!(
+                text,
+                "{comma}{{\"index\":{index},\"tokens\":{tokens:?},\"tokens_evaluated\":{},\
+                 \"timings\":{{\"predicted_n\":{n_predict}{drafts}}}}}",
+                ids.len()
+            );
+        }
+        (200, if single { text } else { format!("[{text}]") })
+    }
+
+    fn token(&self, ids: &[u64], n: u64) -> u64 {
+        if self.fault == "die" && n == 40 {
+            eprintln!("GGML_ASSERT(false) failed");
+            std::process::abort();
+        }
+        let plain = ids.iter().fold(n, |sum, id| (sum * 31 + id) % 509);
+        match self.fault.as_str() {
+            // Only the prompt of three ids.
+            "flip" if ids.len() == 3 && n == 17 => 510,
+            "random" => (plain + u64::from(std::process::id())) % 509,
+            _ => plain,
+        }
+    }
+}
