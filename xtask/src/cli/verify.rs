@@ -2,11 +2,12 @@
 
 use serde_json::json;
 
+use crate::build::{self, Build};
 use crate::cli::args::BaseArg;
 use crate::cli::{Outcome, Status};
 use crate::ctx::Ctx;
 use crate::error::Result;
-use crate::model::Base;
+use crate::model::{Base, Flavour};
 use crate::patchset::{self, Series, Verification};
 use crate::vendor::{self, Cached};
 
@@ -27,6 +28,8 @@ pub fn run(ctx: &Ctx, args: VerifyArgs) -> Result<Outcome> {
         let pristine = vendor::ensure(ctx, &base)?;
         result.merge(patchset::verify(ctx, &pristine, &series)?);
     }
+
+    check_builds(ctx, &base, &mut result)?;
 
     let mut text = String::new();
     for line in &result.checked {
@@ -77,4 +80,26 @@ fn check_base(ctx: &Ctx, base: &Base) -> Result<Verification> {
         base.tree.short()
     ));
     Ok(result)
+}
+
+/// Hashes the artifacts of the finished builds.
+fn check_builds(ctx: &Ctx, base: &Base, result: &mut Verification) -> Result<()> {
+    for flavour in [Flavour::Vanilla, Flavour::Patched] {
+        let Some(found) = Build::find(ctx, &base.id, flavour, "cpu")? else {
+            continue;
+        };
+        let name = ctx.project.show(&found.dir);
+        for difference in build::check(&found)? {
+            result.add(
+                "build",
+                format!("{name}/{difference}"),
+                "cargo xtask build makes it again",
+            );
+        }
+        result.checked.push(format!(
+            "build: {} artifacts of {name}",
+            found.manifest.artifacts.len()
+        ));
+    }
+    Ok(())
 }

@@ -35,6 +35,7 @@ use crate::model::{
     Base, Digest, Flavour, GateKind, GateRecord, ModelSource, ModelStamp, PromptStamp,
     SideDefinition, Verdict,
 };
+use crate::patchset::Series;
 use definition::{ChashPlan, Plan};
 use identity::Side;
 use session::Halt;
@@ -141,12 +142,18 @@ impl<'a> Sides<'a> {
         }
         let base: Base = ctx.project.base(request.base.as_deref())?;
         let pristine = crate::vendor::ensure(ctx, &base)?;
-        crate::patchset::applied(ctx, &pristine)?;
+        let series = Series::load(&ctx.project, &base)?;
+        crate::patchset::apply(ctx, &pristine, &series, series.patches.len(), false)?;
         let build = |flavour| crate::build::ensure(ctx, &base, flavour, "cpu").map(Box::new);
-        Ok(Sides::Built {
-            vanilla: build(Flavour::Vanilla)?,
-            patched: build(Flavour::Patched)?,
-        })
+        let (vanilla, patched) = (build(Flavour::Vanilla)?, build(Flavour::Patched)?);
+        let flags = crate::build::compare_flags(&vanilla.manifest, &patched.manifest);
+        if let Some(first) = flags.first() {
+            return Err(Error::finding(format!(
+                "vanilla and patched were not built alike: {first}"
+            ))
+            .hint("cargo xtask build lists all differences; mend the flags or CMake hooks"));
+        }
+        Ok(Sides::Built { vanilla, patched })
     }
 
     fn side(&self, definition: &SideDefinition, is_candidate: bool) -> Result<Side> {
