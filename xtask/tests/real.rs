@@ -136,14 +136,49 @@ fn the_series_only_adds() {
     let status: serde_json::Value = serde_json::from_str(&ok(&dir, &["vendor", "--json"])).unwrap();
     let pristine = status["data"]["path"].as_str().unwrap();
     let output = Command::new("git")
-        .args(["diff", "--no-index", "--numstat", pristine])
-        .arg(dir.join("vendor/llama-0.5.0"))
+        .args([
+            "diff",
+            "--no-index",
+            "--no-renames",
+            "--numstat",
+            "-z",
+            pristine,
+        ])
+        .arg("vendor/llama-0.5.0")
+        .current_dir(&dir)
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.lines().count() > 3, "{text}");
-    for line in text.lines() {
-        let deleted = line.split('\t').nth(1).unwrap();
-        assert_eq!(deleted, "0", "{line}");
+    // Of `-z --numstat` without renames: `inserted TAB deleted TAB NUL old NUL new NUL`.
+    let mut parts = text.split('\0');
+    let mut rows = Vec::new();
+    while let Some(counts) = parts.next().filter(|counts| !counts.is_empty()) {
+        let mut counts = counts.split('\t');
+        let (inserted, deleted) = (counts.next().unwrap(), counts.next().unwrap());
+        let (old, new) = (parts.next().unwrap(), parts.next().unwrap());
+        assert_eq!(deleted, "0", "{old} {new}");
+        let path = new.strip_prefix("vendor/llama-0.5.0/").unwrap();
+        let kind = if old == "/dev/null" {
+            "new file"
+        } else {
+            "hooks"
+        };
+        if !path.starts_with(".patchset/") {
+            rows.push(format!("| `{path}` | {kind} | {inserted} | 0 |"));
+        }
+    }
+    assert!(rows.len() > 10, "{text}");
+    let page = fs::read_to_string(dir.join("docs/evaluations/additivity.md")).unwrap();
+    let documented = page.lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(
+        documented,
+        rows.len(),
+        "docs/evaluations/additivity.md is out of date"
+    );
+    for row in rows {
+        assert!(
+            page.contains(&row),
+            "docs/evaluations/additivity.md lacks {row}"
+        );
     }
 }
