@@ -10,6 +10,7 @@
 //! | [`project`] | where things are: registry, patches, vendor trees, cache, target; the lock |
 //! | [`model`] | all data types that are read from or written to disk, and nothing else |
 //! | [`tree`] | folders as values: safe relative paths, per-file manifests, atomic replacement |
+//! | [`process`] | running other programs, none of which outlives us |
 //! | [`vendor`] | bases: fetch, check, unpack, materialise |
 //! | [`diff`] | unified diffs: parse, and apply exactly |
 //! | [`patchset`] | patches and series: load, images, apply, revert, status, verify |
@@ -29,6 +30,7 @@ pub mod fixture;
 pub mod gate;
 pub mod model;
 pub mod patchset;
+pub mod process;
 pub mod project;
 pub mod tree;
 pub mod vendor;

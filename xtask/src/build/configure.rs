@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::build::Recipe;
 use crate::build::ext::{self, Ext};
 use crate::build::lookup::Lookup;
-use crate::build::process;
 use crate::build::tools::{CompilerCommand, Toolset};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{Digest, Flavour};
+use crate::process;
 
 /// Options of every build.
 ///
@@ -231,7 +231,7 @@ impl Request {
     }
 
     /// Calls CMake in `dir`. What an earlier call left in the cache is forgotten, objects stay.
-    pub fn run(&self, ctx: &Ctx, lookup: &dyn Lookup, dir: &Path, recipe: &Recipe) -> Result<()> {
+    pub fn run(&self, ctx: &Ctx, dir: &Path, recipe: &Recipe) -> Result<()> {
         let out = dir.join("out");
         remove(&dir.join(FILE))?;
         remove(&out.join("CMakeCache.txt"))?;
@@ -242,7 +242,7 @@ impl Request {
         }
         let host = format!("{}\n", self.host);
         crate::model::write_atomic(&dir.join(HOST_FILE), host.as_bytes())?;
-        let mut command = process::tied(lookup, &self.tools.cmake.path);
+        let mut command = process::tied(&self.tools.cmake.path, process::Signal::Term);
         command.arg("-S").arg(dir.join("src")).arg("-B").arg(&out);
         command.args(["-G", "Ninja", "-Wno-dev"]);
         for (name, value) in &self.flags {

@@ -9,10 +9,11 @@ use crate::build::manifest::{self, Difference};
 use crate::build::ninja::{Line, Reader};
 use crate::build::source::Sources;
 use crate::build::tools::{self, Toolset};
-use crate::build::{Build, Recipe, ext, process, stamp};
+use crate::build::{Build, Recipe, ext, stamp};
 use crate::ctx::{Ctx, Task};
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{BuildManifest, Flavour};
+use crate::process;
 use crate::tree::TreeManifest;
 
 /// The sources that Ninja was last run on: manifest in text form.
@@ -64,10 +65,10 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
         Need::Nothing | Need::Configure => repair(ctx, old, &dir)?,
     }
     if need != Need::Nothing {
-        request.run(ctx, lookup, &dir, recipe)?;
+        request.run(ctx, &dir, recipe)?;
     }
     crate::model::write_atomic(&dir.join(SEEN), sources.manifest.text().as_bytes())?;
-    compile(ctx, lookup, recipe, &request, &dir)?;
+    compile(ctx, recipe, &request, &dir)?;
     drop_dead(ctx, &request, &dir)?;
     if let Some(patchset) = &recipe.patchset {
         stamp_all(ctx, &dir, &patchset.id.to_string())?;
@@ -158,18 +159,12 @@ fn drop_dead(ctx: &Ctx, request: &Request, dir: &Path) -> Result<()> {
     )))
 }
 
-fn compile(
-    ctx: &Ctx,
-    lookup: &dyn Lookup,
-    recipe: &Recipe,
-    request: &Request,
-    dir: &Path,
-) -> Result<()> {
+fn compile(ctx: &Ctx, recipe: &Recipe, request: &Request, dir: &Path) -> Result<()> {
     use std::io::Write;
     let Toolset { ninja, .. } = &request.tools;
     let log_path = dir.join(LOG);
     let mut log = std::io::BufWriter::new(fs_err::File::create(&log_path)?);
-    let mut command = process::tied(lookup, &ninja.path);
+    let mut command = process::tied(&ninja.path, process::Signal::Term);
     command.args(["-j", &ctx.jobs.to_string()]);
     command.args(&recipe.targets).current_dir(dir.join("out"));
     request.apply_env(dir, &mut command);

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::build::process;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::model::Digest;
+use crate::process;
 
 /// Options by which CMake learns of the library; read by the overlay of the patch `ext-core`.
 pub const LIB_FLAG: &str = "OPENCOTI_EXT_LIB";

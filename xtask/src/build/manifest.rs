@@ -9,10 +9,11 @@ use serde::Serialize;
 
 use crate::build::configure::{self, Request};
 use crate::build::source::Sources;
-use crate::build::{Build, Recipe, cache, process};
+use crate::build::{Build, Recipe, cache};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
 use crate::model::{Artifact, BuildManifest, Digest};
+use crate::process;
 
 /// Name of the manifest inside the build folder.
 pub const FILE: &str = "build.json";

@@ -28,7 +28,6 @@ pub mod lookup;
 mod manifest;
 mod ninja;
 pub mod packages;
-mod process;
 pub mod provision;
 mod source;
 pub mod stamp;

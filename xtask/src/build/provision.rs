@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use crate::build::lookup::Lookup;
 use crate::build::packages::{Package, install_command};
-use crate::build::process;
 use crate::build::tools::{Found, Program};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{Digest, Tool, Toolchains, Wheel};
+use crate::process;
 
 /// Keeps what is good and installs what is not.
 pub fn fill(
@@ -155,7 +155,7 @@ fn install(
     let pins = staging.path().join("pins.txt");
     fs_err::write(&pins, requirements(wanted))?;
     let tree = staging.path().join("tree");
-    let mut command = process::tied(lookup, &pip);
+    let mut command = process::tied(&pip, process::Signal::Term);
     command
         .args(["-m", "pip", "install", "--quiet", "--no-input"])
         .args(["--disable-pip-version-check", "--no-deps", "--no-compile"])
@@ -216,7 +216,7 @@ fn pip(
         return Ok(python.to_owned());
     }
     let venv = staging.join("venv");
-    let mut command = process::tied(lookup, python);
+    let mut command = process::tied(python, process::Signal::Term);
     command.args(["-m", "venv"]).arg(&venv);
     let done = process::capture(ctx, &mut command)?;
     if done.status.success() {

@@ -5,7 +5,7 @@
 //! | `definition`, `prompts` | `gates/*.toml` into plans, fully checked |
 //! | `identity` | is each side the build that it is taken for? |
 //! | `session` | what gates ask of servers: the [`Runner`](session::Runner) seam |
-//! | `process`, `server`, `client`, `runner` | that seam with real servers |
+//! | `server`, `client`, `runner` | that seam with real servers |
 //! | `chash` | the comparison "same tokens" and its verdicts |
 //! | `table`, `report` | records for people |
 //!
@@ -16,7 +16,6 @@ pub mod chash;
 pub mod client;
 pub mod definition;
 pub mod identity;
-pub mod process;
 pub mod prompts;
 pub mod report;
 pub mod runner;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Kind, Result};
 use crate::gate::client::Client;
-use crate::gate::process::{Process, describe};
 use crate::gate::session::Halt;
+use crate::process::{Group, Signal, describe, tied};
 
 /// Variables of the user's environment that would change what a server computes.
 const REMOVED: [&str; 3] = ["OPENCOTI_", "LLAMA_", "GGML_"];
@@ -49,7 +49,7 @@ pub struct Launch<'a> {
 /// A running server. Dropping it ends its whole process group.
 #[derive(Debug)]
 pub struct Server {
-    process: Process,
+    process: Group,
     client: Client,
     log: PathBuf,
 }
@@ -77,17 +77,20 @@ impl Server {
     /// can take it in between.
     pub fn start(launch: &Launch<'_>, halt: &Halt) -> Result<Self> {
         let key = random_key();
-        let process = Process::start(launch.program, &launch.log, launch.stop, |command| {
-            for name in removed_variables() {
-                command.env_remove(name);
-            }
-            command
-                .args(&launch.args)
-                .args(["--host", "127.0.0.1", "--port", "0"])
-                // Not an argument: those are visible to every user of the machine.
-                .env("LLAMA_API_KEY", &key)
-                .envs(launch.env);
-        })?;
+        let log = fs_err::File::create(&launch.log)?.into_file();
+        let mut command = tied(launch.program, Signal::Kill);
+        for name in removed_variables() {
+            command.env_remove(name);
+        }
+        command
+            .args(&launch.args)
+            .args(["--host", "127.0.0.1", "--port", "0"])
+            // Not an argument: those are visible to every user of the machine.
+            .env("LLAMA_API_KEY", &key)
+            .envs(launch.env)
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        let process = Group::start(&mut command, launch.stop)?;
         let mut server = Server {
             process,
             client: Client::new(0, &key, launch.request),

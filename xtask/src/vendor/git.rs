@@ -14,8 +14,8 @@ use git2::ObjectType;
 use crate::ctx::{Ctx, Task};
 use crate::error::{Error, Result};
 use crate::model::GitSource;
+use crate::process::{self, End, Patience};
 use crate::vendor::Programs;
-use crate::vendor::child::{self, End, Patience};
 use crate::vendor::source::without_password;
 use crate::vendor::unpack::{Exclude, Limits, Unpacker, refuse};
 
@@ -107,7 +107,7 @@ pub(super) fn fetch(
         answered = answered || has_answer(&trace);
         if answered {
             // The trace grows while the server counts, the pack while it sends.
-            1 + child::bytes_below(&objects)
+            1 + process::bytes_below(&objects)
                 + std::fs::metadata(&trace).map_or(0, |meta| meta.len())
         } else {
             0
@@ -157,7 +157,7 @@ fn run(
     sign: &mut dyn FnMut() -> u64,
     task: &dyn Task,
 ) -> Result<()> {
-    let end = child::run(command, &ctx.cancel, patience, sign, &mut |line| {
+    let end = process::watch(command, &ctx.cancel, patience, sign, &mut |line| {
         task.message(line);
     })
     .map_err(|error| {

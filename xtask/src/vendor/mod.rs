@@ -7,7 +7,6 @@
 
 mod archive;
 mod cache;
-mod child;
 mod git;
 mod local;
 mod obtain;

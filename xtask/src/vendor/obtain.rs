@@ -9,10 +9,10 @@ use serde::Serialize;
 use crate::ctx::Ctx;
 use crate::error::{Error, Kind, Result};
 use crate::model::{Base, Source};
+use crate::process::Patience;
 use crate::tree::TreeManifest;
 use crate::vendor::archive::{self, Selection};
 use crate::vendor::cache::{Cache, Cached};
-use crate::vendor::child::Patience;
 use crate::vendor::unpack::{Exclude, Limits};
 use crate::vendor::{Obtained, Survey, git, local, pypi, source};
 

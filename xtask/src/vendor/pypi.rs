@@ -11,9 +11,9 @@ use std::process::Command;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{Digest, PypiSource};
+use crate::process::{self, End};
 use crate::vendor::Programs;
 use crate::vendor::cache::Cache;
-use crate::vendor::child::{self, End};
 
 /// The archive in the cache, if its content is what its folder's name says. A broken one is
 /// removed. Any file name will do, so that people can put one there by hand.
@@ -130,8 +130,8 @@ fn download(ctx: &Ctx, programs: &Programs, source: &PypiSource, temp: &Path) ->
         .env("LC_ALL", "C.UTF-8");
     let mut lines: u64 = 1;
     let told = std::cell::Cell::new(lines);
-    let mut sign = || told.get() + child::bytes_below(temp);
-    let end = child::run(
+    let mut sign = || told.get() + process::bytes_below(temp);
+    let end = process::watch(
         &mut command,
         &ctx.cancel,
         programs.patience_pip,

@@ -1,6 +1,6 @@
 use super::*;
+use crate::process::Patience;
 use crate::vendor::Vendor;
-use crate::vendor::child::Patience;
 use crate::vendor::tests::{World, base};
 
 /// A `python3` whose pip does what `script` says; `$dest` is the folder to download to.

@@ -1,14 +1,13 @@
 //! Running tools: output line by line, and no child that outlives a Ctrl-C.
 
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use crate::build::lookup::Lookup;
 use crate::ctx::Ctx;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::process::Group;
 
 /// How often the cancel flag is looked at.
 const POLL: Duration = Duration::from_millis(50);
@@ -46,24 +45,15 @@ pub fn stream(
     on_line: &mut dyn FnMut(&str) -> Result<()>,
 ) -> Result<ExitStatus> {
     ctx.cancel.check()?;
-    let name = command.get_program().to_string_lossy().into_owned();
     ctx.sink.detail(&shown(command));
-    let child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .map_err(|error| Error::from(error).context(format!("starting {name}")))?;
-    let mut group = Group { child, ended: None };
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut group = Group::start(command, GRACE)?;
     let (sender, lines) = channel();
-    if let Some(stdout) = group.child.stdout.take() {
-        read_lines(stdout, sender.clone());
+    for stream in group.streams() {
+        read_lines(stream, sender.clone());
     }
-    if let Some(stderr) = group.child.stderr.take() {
-        read_lines(stderr, sender);
-    }
-    group.watch(ctx, &lines, on_line)
+    drop(sender);
+    watch(&mut group, ctx, &lines, on_line)
 }
 
 /// A command as a person would type it, for `-v`.
@@ -104,94 +94,35 @@ fn read_lines(source: impl Read + Send + 'static, to: Sender<String>) {
     });
 }
 
-/// A running child; its group is ended when this is dropped.
-struct Group {
-    child: Child,
-    ended: Option<ExitStatus>,
-}
-
-impl Group {
-    fn watch(
-        &mut self,
-        ctx: &Ctx,
-        lines: &Receiver<String>,
-        on_line: &mut dyn FnMut(&str) -> Result<()>,
-    ) -> Result<ExitStatus> {
-        let mut until: Option<Instant> = None;
-        loop {
-            ctx.cancel.check()?;
-            match lines.recv_timeout(POLL) {
-                Ok(line) => {
-                    on_line(&line)?;
-                    continue;
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    // All output is read; only the exit status is left.
-                    std::thread::sleep(Duration::from_millis(1));
-                    until = Some(Instant::now());
-                }
+fn watch(
+    group: &mut Group,
+    ctx: &Ctx,
+    lines: &Receiver<String>,
+    on_line: &mut dyn FnMut(&str) -> Result<()>,
+) -> Result<ExitStatus> {
+    let mut until: Option<Instant> = None;
+    loop {
+        ctx.cancel.check()?;
+        match lines.recv_timeout(POLL) {
+            Ok(line) => {
+                on_line(&line)?;
+                continue;
             }
-            if self.try_wait()?.is_some() {
-                until = until.or_else(|| Some(Instant::now() + DRAIN));
-            }
-            if let (Some(status), Some(until)) = (self.ended, until)
-                && Instant::now() >= until
-            {
-                return Ok(status);
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                // All output is read; only the exit status is left.
+                std::thread::sleep(Duration::from_millis(1));
+                until = Some(Instant::now());
             }
         }
-    }
-
-    fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
-        if self.ended.is_none() {
-            self.ended = self.child.try_wait()?;
+        if group.ended()?.is_some() {
+            until = until.or_else(|| Some(Instant::now() + DRAIN));
         }
-        Ok(self.ended)
-    }
-
-    fn signal(&self, signal: rustix::process::Signal) {
-        if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
-            // It may have ended by itself in between.
-            let _ = rustix::process::kill_process_group(pid, signal);
+        if let (Some(status), Some(until)) = (group.ended()?, until)
+            && Instant::now() >= until
+        {
+            return Ok(status);
         }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if matches!(self.try_wait(), Ok(Some(_))) {
-            return;
-        }
-        // Ninja passes it on to its jobs, each of which has a group of its own.
-        self.signal(rustix::process::Signal::TERM);
-        let begun = Instant::now();
-        while begun.elapsed() < GRACE {
-            if matches!(self.try_wait(), Ok(Some(_))) {
-                return;
-            }
-            std::thread::sleep(POLL);
-        }
-        self.signal(rustix::process::Signal::KILL);
-        let _ = self.child.wait();
-    }
-}
-
-/// A command for `program` that is told to end when this process is killed. Where the machine
-/// has no `setpriv` that can do it, a plain command.
-pub fn tied(lookup: &dyn Lookup, program: &std::path::Path) -> Command {
-    let setpriv = lookup.find("setpriv").filter(|setpriv| {
-        lookup
-            .output(setpriv, &["--help"])
-            .is_some_and(|help| help.contains("--pdeathsig"))
-    });
-    match setpriv {
-        Some(setpriv) => {
-            let mut command = Command::new(setpriv);
-            command.args(["--pdeathsig", "TERM", "--"]).arg(program);
-            command
-        }
-        None => Command::new(program),
     }
 }
 
@@ -208,7 +139,7 @@ pub fn last_lines(text: &str, count: usize) -> String {
 mod tests {
     use super::*;
     use crate::Kind;
-    use crate::build::testing::toy_ctx;
+    use crate::toy::Toy;
 
     fn shell(script: &str) -> Command {
         let mut command = Command::new("/bin/sh");
@@ -218,7 +149,7 @@ mod tests {
 
     #[test]
     fn both_streams_and_the_status_arrive() {
-        let toy = toy_ctx();
+        let toy = Toy::new();
         let done = capture(
             &toy.ctx,
             &mut shell("echo out; echo err >&2; printf tail; exit 3"),
@@ -232,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_cancelled_run_ends_the_whole_group() {
-        let toy = toy_ctx();
+        let toy = Toy::new();
         let mark = toy.root().join("alive");
         let cancel = toy.ctx.cancel.clone();
         let script = format!("(sleep 1; touch '{}') & echo up; wait", mark.display());
@@ -249,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_daemon_that_holds_the_pipe_does_not_block() {
-        let toy = toy_ctx();
+        let toy = Toy::new();
         let begun = Instant::now();
         let done = capture(&toy.ctx, &mut shell("sleep 20 & echo done")).unwrap();
         assert_eq!(done.output, "done\n");
@@ -258,10 +189,14 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_named() {
-        let toy = toy_ctx();
+        let toy = Toy::new();
         let error = capture(&toy.ctx, &mut Command::new("/nonexistent/ninja")).unwrap_err();
         assert_eq!(error.kind(), Kind::Environment);
-        assert!(error.to_string().contains("starting /nonexistent/ninja"));
+        assert!(
+            error
+                .to_string()
+                .contains("`/nonexistent/ninja` is not installed")
+        );
     }
 
     #[test]

@@ -2,16 +2,17 @@
 //! started when it gives no sign of life, or when the user stops us.
 
 use std::io::Read;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use crate::ctx::Cancel;
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Result, ResultExt};
+use crate::process::Group;
 
 /// How long a program may be silent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub struct Patience {
     /// Until the first sign of life.
     pub first: Duration,
     /// From one sign of life to the next.
@@ -20,7 +21,7 @@ pub(super) struct Patience {
 
 /// How a watched program ended.
 #[derive(Debug)]
-pub(super) enum End {
+pub enum End {
     /// By itself.
     Exited {
         /// Its status.
@@ -40,13 +41,15 @@ pub(super) enum End {
 /// Lines of output that are kept.
 const KEPT: usize = 200;
 const POLL: Duration = Duration::from_millis(50);
+/// How long it may take to end after it was asked to.
+const GRACE: Duration = Duration::from_secs(1);
 /// How often the (possibly costly) sign of life is looked for.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Runs `command` to its end. `sign` is a number that changes while the program gets on, 0 until
 /// it does at all; `line` is told each line of output. Fails only where the program cannot be
 /// started, or when `cancel` is set.
-pub(super) fn run(
+pub fn run(
     command: &mut Command,
     cancel: &Cancel,
     patience: Patience,
@@ -54,22 +57,10 @@ pub(super) fn run(
     line: &mut dyn FnMut(&str),
 ) -> Result<End> {
     cancel.check()?;
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(command, 0);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let program = command.get_program().to_string_lossy().into_owned();
-    let child = command.spawn().map_err(|error| {
-        if error.kind() == std::io::ErrorKind::NotFound {
-            Error::environment(format!("`{program}` is not installed"))
-        } else {
-            Error::from(error).context(format!("starting `{program}`"))
-        }
-    })?;
-    let mut group = Group(child);
-    let lines = listen(&mut group.0);
+    let mut group = Group::start(command, GRACE)?;
+    let lines = listen(&mut group);
     let mut output = std::collections::VecDeque::new();
     let mut take = |text: String| {
         line(&text);
@@ -93,8 +84,7 @@ pub(super) fn run(
         cancel.check()?;
         if !spoke
             && let Some(status) = group
-                .0
-                .try_wait()
+                .ended()
                 .context(|| format!("waiting for `{program}`"))?
         {
             break status;
@@ -135,13 +125,9 @@ pub(super) fn run(
 }
 
 /// Reads both streams, line by line; a carriage return ends a line too.
-fn listen(child: &mut Child) -> Receiver<String> {
+fn listen(group: &mut Group) -> Receiver<String> {
     let (sender, receiver) = channel();
-    let streams: [Option<Box<dyn Read + Send>>; 2] = [
-        child.stdout.take().map(|stream| Box::new(stream) as _),
-        child.stderr.take().map(|stream| Box::new(stream) as _),
-    ];
-    for mut stream in streams.into_iter().flatten() {
+    for mut stream in group.streams() {
         let sender = sender.clone();
         std::thread::spawn(move || {
             let mut pending = Vec::new();
@@ -169,47 +155,8 @@ fn listen(child: &mut Child) -> Receiver<String> {
     receiver
 }
 
-/// A child that leads its own process group; what is still running goes when this is dropped.
-struct Group(Child);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if matches!(self.0.try_wait(), Ok(Some(_))) {
-            return;
-        }
-        self.signal(false);
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(1) {
-            if matches!(self.0.try_wait(), Ok(Some(_))) {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        // Also for members of the group that outlived its leader.
-        self.signal(true);
-        let _ = self.0.wait();
-    }
-}
-
-impl Group {
-    fn signal(&mut self, hard: bool) {
-        #[cfg(unix)]
-        {
-            use rustix::process::{Pid, Signal, kill_process_group};
-            let signal = if hard { Signal::KILL } else { Signal::TERM };
-            if let Some(pid) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
-                let _ = kill_process_group(pid, signal);
-            }
-        }
-        #[cfg(not(unix))]
-        if hard {
-            let _ = self.0.kill();
-        }
-    }
-}
-
 /// Bytes in all files below `dir`; a measure of progress.
-pub(super) fn bytes_below(dir: &std::path::Path) -> u64 {
+pub fn bytes_below(dir: &std::path::Path) -> u64 {
     walkdir::WalkDir::new(dir)
         .into_iter()
         .filter_map(std::result::Result::ok)

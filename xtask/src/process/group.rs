@@ -1,63 +1,79 @@
-//! A child process that cannot outlive us: in a process group of its own, ended on drop, and
-//! told by the kernel to die when this program is killed.
+//! A child that cannot outlive us: in a process group of its own, ended on drop, and told by the
+//! kernel to die when this program is killed.
 
-use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::error::{Result, ResultExt};
+use crate::error::{Error, Result};
 
 /// How often a process is looked at.
 const POLL: Duration = Duration::from_millis(5);
 
-/// A running child.
+/// A signal that ends a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Asks it to end.
+    Term,
+    /// Ends it.
+    Kill,
+}
+
+/// A running child that leads its process group.
 #[derive(Debug)]
-pub struct Process {
+pub struct Group {
     child: Child,
     grace: Duration,
     ended: Option<ExitStatus>,
 }
 
-impl Process {
-    /// Starts `program` with its output going to `log`. `prepare` sets arguments and environment.
-    /// `grace` is the time between asking it to end and killing it.
-    ///
-    /// The kernel kills it when the calling *thread* ends, so that thread must own it.
-    pub fn start(
-        program: &Path,
-        log: &Path,
-        grace: Duration,
-        prepare: impl FnOnce(&mut Command),
-    ) -> Result<Self> {
-        let output = File::create(log).context(|| log.display().to_string())?;
-        let mut command = match setpriv() {
-            true => {
-                let mut command = Command::new("setpriv");
-                command.args(["--pdeathsig", "KILL", "--"]).arg(program);
-                command
-            }
-            false => Command::new(program),
-        };
-        prepare(&mut command);
-        command
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output);
+/// A command for `program` that gets `signal` when this program is killed. The kernel sends it
+/// when the calling *thread* ends, so that thread must see the child to its end. Where the
+/// machine has no `setpriv` of util-linux, a plain command.
+pub fn tied(program: &Path, signal: Signal) -> Command {
+    if !setpriv() {
+        return Command::new(program);
+    }
+    let name = match signal {
+        Signal::Term => "TERM",
+        Signal::Kill => "KILL",
+    };
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", name, "--"]).arg(program);
+    command
+}
+
+impl Group {
+    /// Starts `command`, without input, in a group of its own. `grace` is the time between
+    /// asking it to end and killing it.
+    pub fn start(command: &mut Command, grace: Duration) -> Result<Self> {
+        command.stdin(Stdio::null());
         #[cfg(unix)]
         {
             use std::os::unix::process::CommandExt;
             command.process_group(0);
         }
-        let child = command
-            .spawn()
-            .context(|| format!("starting {}", program.display()))?;
-        Ok(Process {
+        let child = command.spawn().map_err(|error| {
+            let name = command.get_program().to_string_lossy();
+            if error.kind() == std::io::ErrorKind::NotFound {
+                Error::environment(format!("`{name}` is not installed"))
+            } else {
+                Error::from(error).context(format!("starting `{name}`"))
+            }
+        })?;
+        Ok(Group {
             child,
             grace,
             ended: None,
         })
+    }
+
+    /// Its streams, as far as they are pipes and were not taken before.
+    pub fn streams(&mut self) -> Vec<Box<dyn std::io::Read + Send>> {
+        let stdout = self.child.stdout.take().map(|stream| Box::new(stream) as _);
+        let stderr = self.child.stderr.take().map(|stream| Box::new(stream) as _);
+        stdout.into_iter().chain(stderr).collect()
     }
 
     /// Its id.
@@ -95,18 +111,13 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for Group {
     fn drop(&mut self) {
         if self.end().is_err() {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
     }
-}
-
-enum Signal {
-    Term,
-    Kill,
 }
 
 /// Whether `setpriv` of util-linux is there and knows `--pdeathsig`.
@@ -187,17 +198,12 @@ fn signal_name(signal: i32) -> &'static str {
 mod tests {
     use super::*;
 
-    fn shell(script: &str, grace: u64) -> (Process, tempfile::TempDir) {
+    fn shell(script: &str, grace: u64) -> (Group, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
-        let process = Process::start(
-            Path::new("/bin/sh"),
-            &dir.path().join("log"),
-            Duration::from_millis(grace),
-            |command| {
-                command.arg("-c").arg(script);
-            },
-        )
-        .unwrap();
+        let log = std::fs::File::create(dir.path().join("log")).unwrap();
+        let mut command = tied(Path::new("/bin/sh"), Signal::Kill);
+        command.arg("-c").arg(script).stdout(log);
+        let process = Group::start(&mut command, Duration::from_millis(grace)).unwrap();
         // Let the script come to its main part.
         while !dir.path().join("log").metadata().is_ok_and(|m| m.len() > 0) {
             std::thread::sleep(POLL);
