@@ -7,7 +7,8 @@
 //! | --- | --- |
 //! | [`error`] | the one error type: kind (which decides the exit code), context, hints |
 //! | [`ctx`] | what every operation is given: project, progress sink, cancellation, `--offline`, `--jobs` |
-//! | [`project`] | where things are: registry, patches, vendor trees, cache, target; the lock |
+//! | [`project`] | where things are: registry, patches, vendor trees, cache, target |
+//! | [`lock`] | locks between processes |
 //! | [`model`] | all data types that are read from or written to disk, and nothing else |
 //! | [`tree`] | folders as values: safe relative paths, per-file manifests, atomic replacement |
 //! | [`process`] | running other programs, none of which outlives us |
@@ -28,6 +29,7 @@ pub mod doctor;
 pub mod error;
 pub mod fixture;
 pub mod gate;
+pub mod lock;
 pub mod model;
 pub mod patchset;
 pub mod process;

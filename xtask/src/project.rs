@@ -9,10 +9,9 @@
 //! <cache>/bases/<base>-<digest>/{tree,manifest}     pristine trees       shared
 //! ```
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Result};
 use crate::model::{Base, Flavour, Series, Upstreams};
 
 /// Environment variable that moves the shared cache folder.
@@ -132,40 +131,6 @@ impl Project {
         let known = upstreams.base.iter().map(|base| base.id.as_str());
         Err(Error::usage(format!("unknown base `{id}`")).hint(suggest(&id, known, "bases")))
     }
-
-    /// Serialises commands that change this checkout. Waits for another running command; the
-    /// lock goes with the process, so a killed one never leaves it behind.
-    pub fn lock(&self, sink: &dyn crate::ctx::Sink) -> Result<Lock> {
-        let dir = self.vendor();
-        fs_err::create_dir_all(&dir)?;
-        lock_file(&dir.join(".lock"), sink)
-    }
-}
-
-/// A held lock; released on drop and with the process.
-#[derive(Debug)]
-pub struct Lock(#[allow(dead_code)] File);
-
-/// Takes an exclusive lock on `path`, saying so when it has to wait.
-pub fn lock_file(path: &Path, sink: &dyn crate::ctx::Sink) -> Result<Lock> {
-    let file = fs_err::OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(path)?
-        .into_file();
-    match file.try_lock() {
-        Ok(()) => return Ok(Lock(file)),
-        Err(std::fs::TryLockError::WouldBlock) => {
-            sink.note("another command is at work here; waiting for it to end");
-        }
-        Err(std::fs::TryLockError::Error(error)) => {
-            return Err(error).context(|| format!("locking {}", path.display()));
-        }
-    }
-    file.lock()
-        .context(|| format!("locking {}", path.display()))?;
-    Ok(Lock(file))
 }
 
 /// A hint for a name that is not known: the nearest one, else all of them.

@@ -27,7 +27,7 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
     let tools = tools::resolve(ctx, lookup)?;
     let dir = recipe.dir(ctx);
     fs_err::create_dir_all(&dir)?;
-    let _lock = crate::project::lock_file(&dir.join(".lock"), &*ctx.sink)?;
+    let _lock = crate::lock::file(ctx, &dir.join(".lock"))?;
     ext::link(&recipe.source, &dir.join("src"))?;
     let ext = match recipe.flavour {
         Flavour::Vanilla => None,

@@ -133,7 +133,7 @@ fn install(
     };
     let parent = dir.parent().unwrap_or(dir);
     fs_err::create_dir_all(parent)?;
-    let _lock = crate::project::lock_file(&parent.join(".lock"), &*ctx.sink)?;
+    let _lock = crate::lock::file(ctx, &parent.join(".lock"))?;
     let all = [&wanted.cmake, &wanted.ninja];
     if all
         .iter()

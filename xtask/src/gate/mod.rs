@@ -75,7 +75,7 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     let plans = definition::load(&ctx.project, &request.gates, request.quick)?;
     let dir = ctx.project.target().join("gate");
     fs_err::create_dir_all(&dir)?;
-    let _lock = crate::project::lock_file(&dir.join(".lock"), ctx.sink.as_ref())?;
+    let _lock = crate::lock::file(ctx, &dir.join(".lock"))?;
     // A run that breaks off must not leave an older run's verdict to be read as its own.
     forget(&dir, &plans)?;
     let sides = Sides::prepare(ctx, request)?;

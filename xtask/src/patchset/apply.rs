@@ -66,7 +66,7 @@ fn move_to(
     count: usize,
     discard_edits: bool,
 ) -> Result<Moved> {
-    let _lock = ctx.project.lock(ctx.sink.as_ref())?;
+    let _lock = crate::lock::checkout(ctx)?;
     let root = ctx.project.working_tree(&pristine.base.id);
     let mut moved = Moved {
         tree: ctx.project.show(&root),

@@ -56,7 +56,7 @@ pub fn registry_of(series: &Series, images: &Images) -> HooksFile {
 /// Writes the entries of this base anew, keeps those of the others, and says whether anything
 /// changed.
 pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<bool> {
-    let _lock = ctx.project.lock(ctx.sink.as_ref())?;
+    let _lock = crate::lock::checkout(ctx)?;
     let images = Images::compute(pristine, series)?;
     let path = ctx.project.registry("hooks.toml");
     let mut old = if path.exists() {

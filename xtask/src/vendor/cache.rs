@@ -18,8 +18,9 @@ use std::time::UNIX_EPOCH;
 
 use crate::ctx::{Ctx, Sink};
 use crate::error::{Result, ResultExt};
+use crate::lock::{self, Lock};
 use crate::model::{Base, Digest};
-use crate::project::{Lock, Project, lock_file};
+use crate::project::Project;
 use crate::tree::{Difference, Entry, FileMode, RelPath, TreeManifest};
 use crate::vendor::Pristine;
 
@@ -71,12 +72,12 @@ impl Cache {
     }
 
     /// Takes the lock, makes the folders and clears what killed runs left.
-    pub(super) fn lock(&self, sink: &dyn Sink) -> Result<Lock> {
+    pub(super) fn lock(&self, ctx: &Ctx) -> Result<Lock> {
         for dir in [self.bases(), self.downloads()] {
             fs_err::create_dir_all(dir)?;
         }
-        let lock = lock_file(&self.root.join("vendor.lock"), sink)?;
-        self.sweep(sink);
+        let lock = lock::file(ctx, &self.root.join("vendor.lock"))?;
+        self.sweep(&*ctx.sink);
         Ok(lock)
     }
 

@@ -71,7 +71,7 @@ impl<'a> Vendor<'a> {
         if !force && let Some(found) = self.found(base)? {
             return Ok(found);
         }
-        let _lock = self.cache.lock(sink)?;
+        let _lock = self.cache.lock(self.ctx)?;
         if !force {
             // Another process may have brought it while we waited.
             if let Some(found) = self.found(base)? {
@@ -135,7 +135,7 @@ impl<'a> Vendor<'a> {
 
     pub(super) fn survey(&self, base: &Base) -> Result<Survey> {
         source::check(base)?;
-        let _lock = self.cache.lock(&*self.ctx.sink)?;
+        let _lock = self.cache.lock(self.ctx)?;
         let mut failed = Vec::new();
         for source in &base.source {
             let label = source::label(source);

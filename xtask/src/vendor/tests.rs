@@ -128,7 +128,7 @@ fn a_base_is_unpacked_once_and_then_found() {
     assert!(!first.pristine.root.join("docs").exists());
     // Not even its source is needed any more, and it costs no lock.
     std::fs::remove_dir_all(world.ctx.project.root().join("up")).unwrap();
-    let _lock = Cache::of(&world.ctx.project).lock(&Quiet).unwrap();
+    let _lock = Cache::of(&world.ctx.project).lock(&world.ctx).unwrap();
     let second = obtain(&world.ctx, &base, false).unwrap();
     assert!(!second.fresh);
     assert_eq!(second.origin, "dir up");

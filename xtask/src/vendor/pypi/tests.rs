@@ -47,7 +47,7 @@ fn source(sha256: Digest) -> PypiSource {
 #[cfg(unix)]
 fn get(world: &World, programs: Programs, sha256: Digest) -> Result<PathBuf> {
     let cache = Cache::of(&world.ctx.project);
-    let _lock = cache.lock(&*world.ctx.sink)?;
+    let _lock = cache.lock(&world.ctx)?;
     archive(&world.ctx, &programs, &cache, &source(sha256))
 }
 
