@@ -119,9 +119,28 @@ fn one_wrong_logit_fails_the_chash_gate() {
     );
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(json["status"], "finding");
-    // The fault sits in the 20th row of logits: no token before the 20th can differ, and with
-    // drafting, where a cycle reads several rows, the first difference comes a little earlier.
-    assert!(text.contains("first differing token"), "{text}");
+    // Without drafting, the 20th row of logits is the 20th token of the first prompt: index 19.
+    let gate = &json["data"]["gates"][0];
+    assert_eq!(gate["verdict"], "fail");
+    let cells = gate["cells"].as_array().unwrap();
+    let cell = |prompt: &str, n_max: u64, slots: u64| {
+        cells
+            .iter()
+            .find(|c| c["prompt"] == prompt && c["n_max"] == n_max && c["slots"] == slots)
+            .unwrap()
+    };
+    let wrong = cell("short", 0, 1);
+    assert_eq!(wrong["verdict"], "fail");
+    assert_eq!(wrong["difference"]["index"], 19);
+    let first = wrong["difference"]["from"].as_u64().unwrap();
+    let at = usize::try_from(19 - first).unwrap();
+    assert_eq!(wrong["difference"]["right"][at], 7);
+    assert_ne!(wrong["difference"]["left"][at], 7);
+    assert_eq!(
+        cell("crossing", 0, 1)["verdict"],
+        "pass",
+        "the fault struck only once"
+    );
 }
 
 /// What the series does to upstream's tree, asked of git: files that are new, lines that are
