@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::build::configure::{self, Need, Request};
 use crate::build::lookup::Lookup;
@@ -18,6 +19,8 @@ use crate::tree::TreeManifest;
 
 /// The sources that Ninja was last run on: manifest in text form.
 const SEEN: &str = "source.manifest";
+/// What Ninja takes where nothing changed.
+const NOTHING: Duration = Duration::from_millis(400);
 /// Ninja's output.
 const LOG: &str = "build.log";
 
@@ -169,12 +172,15 @@ fn compile(ctx: &Ctx, recipe: &Recipe, request: &Request, dir: &Path) -> Result<
     command.args(&recipe.targets).current_dir(dir.join("out"));
     request.apply_env(dir, &mut command);
     let mut reader = Reader::default();
-    // Said only once there is something to do.
+    let begun = Instant::now();
+    // Said only once there is something to do: upstream has a few steps that always run.
     let mut task: Option<Box<dyn Task>> = None;
     let title = format!("building {}", recipe.name());
     let status = process::stream(ctx, &mut command, &mut |line| {
         writeln!(log, "{line}")?;
-        if let Line::Step { done, total, what } = reader.line(line) {
+        if let Line::Step { done, total, what } = reader.line(line)
+            && (task.is_some() || begun.elapsed() > NOTHING)
+        {
             let task = task.get_or_insert_with(|| ctx.sink.task(&title, Some(total)));
             task.progress(done, total);
             task.message(what);
