@@ -15,6 +15,7 @@
 //! | [`vendor`] | bases: fetch, check, unpack, materialise |
 //! | [`diff`] | unified diffs: parse, and apply exactly |
 //! | [`patchset`] | patches and series: load, images, apply, revert, status, verify |
+//! | [`lint`] | is the series in order? one rule, one file |
 //! | [`build`] | tools, CMake, ninja, stamps and build manifests |
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
 //! | [`gate`] | servers under test, comparisons, verdicts, reports |
@@ -29,6 +30,7 @@ pub mod doctor;
 pub mod error;
 pub mod fixture;
 pub mod gate;
+pub mod lint;
 pub mod lock;
 pub mod model;
 pub mod patchset;

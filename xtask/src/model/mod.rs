@@ -8,6 +8,7 @@ mod gate_record;
 mod hooks;
 mod io;
 mod patch;
+mod retired;
 mod series;
 mod state;
 mod toolchain;
@@ -27,6 +28,7 @@ pub use gate_record::{
 pub use hooks::{HookEntry, HooksFile, ImageEntry};
 pub use io::{read_json, read_toml, write_atomic, write_json};
 pub use patch::{Allow, PatchManifest};
+pub use retired::{Retired, RetiredPatch};
 pub use series::Series;
 pub use state::{TrackedFile, TreeState};
 pub use toolchain::{Compilers, Launcher, Tool, Toolchains, Version, Wheel};

@@ -17,6 +17,6 @@ mod tests;
 pub use apply::{Moved, apply, revert};
 pub use images::{Images, Problem, Step};
 pub use load::{Overlay, Patch, Series};
-pub use refresh::{refresh, registry_of};
+pub use refresh::{refresh, registry_drift, registry_of};
 pub use status::{PatchState, TreeStatus, WorkingTree, applied, scan, status};
 pub use verify::{Finding, Verification, verify};

@@ -5,6 +5,7 @@ use crate::diff;
 use crate::error::{Error, Result};
 use crate::model::{Digest, HookEntry, HooksFile, ImageEntry, read_toml, write_atomic};
 use crate::patchset::{Images, Series};
+use crate::project::Project;
 use crate::vendor::Pristine;
 
 const HEADER: &str = "\
@@ -83,4 +84,43 @@ pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<bool> 
     }
     write_atomic(&path, text.as_bytes())?;
     Ok(true)
+}
+
+/// Where `registry/hooks.toml` does not say what the series does to its base.
+pub fn registry_drift(project: &Project, series: &Series, images: &Images) -> Result<Vec<String>> {
+    let path = project.registry("hooks.toml");
+    if !path.exists() {
+        return Ok(vec!["registry/hooks.toml is missing".to_owned()]);
+    }
+    let mut recorded: HooksFile = read_toml(&path)?;
+    recorded.hook.retain(|entry| entry.base == series.base.id);
+    recorded.image.retain(|entry| entry.base == series.base.id);
+    let fresh = registry_of(series, images);
+    let mut drift = Vec::new();
+    for entry in &fresh.hook {
+        if !recorded.hook.contains(entry) {
+            drift.push(format!(
+                "hook of {} at {}:{} is not recorded so",
+                entry.patch, entry.file, entry.line
+            ));
+        }
+    }
+    for entry in &fresh.image {
+        let same = |old: &&ImageEntry| old.patch == entry.patch && old.file == entry.file;
+        match recorded.image.iter().find(same) {
+            Some(old) if old == entry => {}
+            Some(old) => drift.push(format!(
+                "{} makes of {} sha256 {}, recorded is {}",
+                entry.patch, entry.file, entry.post, old.post
+            )),
+            None => drift.push(format!(
+                "{} touches {}, which is not recorded",
+                entry.patch, entry.file
+            )),
+        }
+    }
+    if drift.is_empty() && recorded != fresh {
+        drift.push("it records hooks or images that no patch has".to_owned());
+    }
+    Ok(drift)
 }
