@@ -50,6 +50,10 @@ pub fn run(ctx: &Ctx, args: TestArgs) -> Result<Outcome> {
             crate::patchset::apply(ctx, &pristine, &series, series.patches.len(), false)?;
             Ok(())
         })?;
+        step("lint and verify", &|| {
+            passed(cmd!(sh, "{cargo} xtask lint").run())?;
+            passed(cmd!(sh, "{cargo} xtask verify").run())
+        })?;
         step("build vanilla", &|| {
             build::ensure(ctx, &base, Flavour::Vanilla, "cpu").map(drop)
         })?;

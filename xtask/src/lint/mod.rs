@@ -4,6 +4,7 @@
 //! looks at a working tree, which is `verify`'s.
 
 mod additivity;
+mod book;
 mod gates;
 mod markers;
 mod registry;
@@ -61,6 +62,7 @@ pub struct Rule {
 /// All rules, in the order of their names.
 pub const RULES: &[Rule] = &[
     additivity::RULE,
+    book::RULE,
     gates::RULE,
     markers::RULE,
     registry::RULE,

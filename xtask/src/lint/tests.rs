@@ -4,8 +4,7 @@ use super::*;
 use crate::patchset::refresh;
 use crate::toy::{HOOK, Toy, put};
 
-const GATED: &str =
-    "schema = 1\nid = \"first\"\ntitle = \"T\"\npurpose = \"P\"\ngates = [\"chash\"]\n";
+const GATED: &str = "schema = 1\nid = \"first\"\ntitle = \"T\"\npurpose = \"P\"\ngates = [\"chash\"]\n[notes]\n\"src/main.c\" = \"After one().\"\n";
 
 /// A toy in order: one patch, one gate, a fresh registry.
 fn clean() -> Toy {
@@ -58,7 +57,7 @@ fn every_rule_finds_its_fault() {
                 &format!("{GATED}[allow]\ndeletions = 2\nreason = \"r\"\n"),
             )
         },
-        "patches/first/patch.toml:6: additivity: 2 deletions are allowed, the hooks of `first` need 0",
+        "patches/first/patch.toml:8: additivity: 2 deletions are allowed, the hooks of `first` need 0",
     );
     check(
         &|toy| {
@@ -73,7 +72,7 @@ fn every_rule_finds_its_fault() {
         &|toy| {
             put(
                 &toy.root().join("patches/first/patch.toml"),
-                &GATED.replace("gates = [\"chash\"]\n", ""),
+                &GATED.replace("gates = [\"chash\"]", ""),
             )
         },
         "patches/first/patch.toml:1: gates: `first` names no gate",

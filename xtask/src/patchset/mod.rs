@@ -5,6 +5,7 @@
 //! with images, or moves it to them.
 
 mod apply;
+pub mod book;
 mod images;
 mod load;
 mod refresh;

@@ -4,7 +4,7 @@ use crate::ctx::Ctx;
 use crate::diff;
 use crate::error::{Error, Result};
 use crate::model::{Digest, HookEntry, HooksFile, ImageEntry, read_toml, write_atomic};
-use crate::patchset::{Images, Series};
+use crate::patchset::{Images, Series, book};
 use crate::project::Project;
 use crate::vendor::Pristine;
 
@@ -54,9 +54,10 @@ pub fn registry_of(series: &Series, images: &Images) -> HooksFile {
     file
 }
 
-/// Writes the entries of this base anew, keeps those of the others, and says whether anything
-/// changed.
-pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<bool> {
+/// Writes the entries of this base in `registry/hooks.toml` anew, keeps those of the others,
+/// writes `docs/UPSTREAM_SYNC.md`, and returns the files that changed. Nothing is written where
+/// the series does not apply.
+pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<Vec<String>> {
     let _lock = crate::lock::checkout(ctx)?;
     let images = Images::compute(pristine, series)?;
     let path = ctx.project.registry("hooks.toml");
@@ -79,11 +80,15 @@ pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<bool> 
     old.image.sort_by(|a, b| a.base.cmp(&b.base));
     let text = toml::to_string(&old).map_err(|error| Error::internal(error.to_string()))?;
     let text = format!("{HEADER}{text}");
-    if path.exists() && fs_err::read_to_string(&path)? == text {
-        return Ok(false);
+    let page = book::page(&ctx.project)?;
+    let mut changed = Vec::new();
+    for (path, text) in [(path, text), (ctx.project.root().join(book::PAGE), page)] {
+        if !path.exists() || fs_err::read_to_string(&path)? != text {
+            write_atomic(&path, text.as_bytes())?;
+            changed.push(ctx.project.show(&path));
+        }
     }
-    write_atomic(&path, text.as_bytes())?;
-    Ok(true)
+    Ok(changed)
 }
 
 /// Where `registry/hooks.toml` does not say what the series does to its base.
