@@ -3,6 +3,7 @@
 
 mod build;
 mod digest;
+mod fixture;
 mod hooks;
 mod io;
 mod patch;
@@ -13,6 +14,7 @@ mod verdict;
 
 pub use build::{Artifact, BuildManifest, Compiler, Flavour, PatchSetStamp};
 pub use digest::Digest;
+pub use fixture::{Fixture, Fixtures};
 pub use hooks::{HookEntry, HooksFile, ImageEntry};
 pub use io::{read_json, read_toml, write_atomic, write_json};
 pub use patch::{Allow, PatchManifest};
