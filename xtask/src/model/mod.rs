@@ -3,6 +3,7 @@
 
 mod build;
 mod digest;
+mod fixture;
 mod gate;
 mod gate_record;
 mod hooks;
@@ -17,6 +18,7 @@ mod verdict;
 
 pub use build::{Artifact, BuildManifest, Compiler, Flavour, PatchSetStamp};
 pub use digest::Digest;
+pub use fixture::{Fixture, Fixtures};
 pub use gate::{
     ChashGate, GateHeader, GateKind, GateLimits, GeneratedPrompt, ModelSource, PromptDefinition,
     QuickSubset, SideDefinition,
