@@ -47,9 +47,13 @@ impl fmt::Display for Mismatch {
 
 /// Applies `diff` to `old`.
 pub fn apply(diff: &FileDiff, old: &[u8]) -> Result<Vec<u8>, Box<Mismatch>> {
+    apply_hunks(&diff.hunks, old)
+}
+
+/// Applies the hunks of one file to its content.
+pub fn apply_hunks(hunks: &[Hunk], old: &[u8]) -> Result<Vec<u8>, Box<Mismatch>> {
     let old_lines = lines_of(old);
-    let inserted: usize = diff
-        .hunks
+    let inserted: usize = hunks
         .iter()
         .flat_map(|hunk| &hunk.lines)
         .filter_map(|line| line.new_side())
@@ -58,7 +62,7 @@ pub fn apply(diff: &FileDiff, old: &[u8]) -> Result<Vec<u8>, Box<Mismatch>> {
     let mut new = Vec::with_capacity(old.len() + inserted);
     // Lines of the old file that are already copied, and of the new one that are written.
     let (mut done, mut written) = (0usize, 0usize);
-    for (at, hunk) in diff.hunks.iter().enumerate() {
+    for (at, hunk) in hunks.iter().enumerate() {
         let first = locate(hunk, at + 1, &old_lines, done)?;
         for line in &old_lines[done..first] {
             new.extend_from_slice(line);
@@ -146,6 +150,15 @@ fn locate(
             "it overlaps the hunk before it or is out of order",
         ));
     }
+    if first > 0 && hunk.old_start <= 1 {
+        // As git does: what names line 0 or 1 sits at the file's beginning.
+        return Err(mismatch(
+            hunk,
+            number,
+            first + 1,
+            "it names line 1, yet inserts behind it without any context",
+        ));
+    }
     if first > lines.len() {
         return Err(mismatch(
             hunk,
@@ -190,7 +203,7 @@ fn locate(
 fn mismatch(hunk: &Hunk, number: usize, line: usize, reason: &'static str) -> Box<Mismatch> {
     Box::new(Mismatch {
         hunk: number,
-        heading: hunk.heading.clone(),
+        heading: hunk.heading_text(),
         line,
         expected: None,
         found: None,
@@ -199,15 +212,22 @@ fn mismatch(hunk: &Hunk, number: usize, line: usize, reason: &'static str) -> Bo
     })
 }
 
-/// Where all of `block` occurs in `lines`; at most ten places.
+/// Where all of `block` occurs in `lines`; at most ten places, and none where looking for them
+/// would take long.
 fn occurrences(block: &[&[u8]], lines: &[&[u8]]) -> Vec<usize> {
+    let mut budget = 10_000_000usize;
     if block.is_empty() {
         return Vec::new();
     }
     lines
         .windows(block.len())
         .enumerate()
-        .filter(|(_, window)| *window == block)
+        .filter(|(_, window)| {
+            let same = block.iter().zip(*window).take_while(|(a, b)| a == b);
+            let same = same.take(budget).count();
+            budget -= same;
+            same == block.len()
+        })
         .map(|(at, _)| at + 1)
         .take(10)
         .collect()
