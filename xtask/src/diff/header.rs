@@ -204,7 +204,8 @@ fn label<'a>(lines: &mut Lines<'a>, sign: &[u8], strip: Strip) -> Result<Option<
         return Err(before.stray("cannot be read"));
     }
     let (name, rest) = take_name(text)?;
-    if !rest.is_empty() && !rest.starts_with(b"\t") {
+    let stamp = rest.strip_prefix(b"\t").unwrap_or_default();
+    if (!rest.is_empty() && !rest.starts_with(b"\t")) || stamp.contains(&b'\t') {
         return Err(before.stray("has something behind its name"));
     }
     if name == b"/dev/null" {
@@ -297,7 +298,7 @@ fn assemble(
                 "`---` and `+++` do not say what the header says",
             ))
         }
-        None if matches!(file.operation, Operation::Edit(_)) && old_mode.is_none() => Err(
+        None if matches!(file.operation, Operation::Edit(_)) && old_mode == new_mode => Err(
             Error::config("it changes nothing: no hunk, no mode, no name"),
         ),
         _ => Ok(file),

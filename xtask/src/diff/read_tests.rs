@@ -111,10 +111,9 @@ fn quilt_and_gnu_diff_are_read() {
         "=".repeat(67)
     );
     assert_eq!(one(&quilt).path().as_str(), "src/f");
-    let gnu = format!(
-        "diff -ruN a/f b/f\n--- a/f\t1970-01-01 01:00:00.000000000 +0100\n+++ b/f\t2020-01-02 10:00:00.000000000 +0100\n@@ -0,0 +1 @@\n+x\n"
-    );
-    assert!(matches!(one(&gnu).operation, Operation::Create(_)));
+    let gnu = "diff -ruN a/f b/f\n--- a/f\t1970-01-01 01:00:00.000000000 +0100\n\
+        +++ b/f\t2020-01-02 10:00:00.000000000 +0100\n@@ -0,0 +1 @@\n+x\n";
+    assert!(matches!(one(gnu).operation, Operation::Create(_)));
     let unstripped = format!("--- src/f.orig\n+++ src/f\n{BODY}");
     let files = parse_files_stripped(unstripped.as_bytes(), Strip::Zero).unwrap();
     assert_eq!(files[0].path().as_str(), "src/f");

@@ -32,6 +32,8 @@ pub struct Refusal {
 pub enum Fault {
     /// There is no such file to edit, delete, rename or copy.
     Missing,
+    /// There is no such file, and the hunks are those of a new one, but the header does not say so.
+    Unannounced,
     /// The diff creates a file that is there.
     Exists,
     /// An earlier part of the diff has deleted or renamed the file.
@@ -74,6 +76,9 @@ impl fmt::Display for Refusal {
         write!(f, "{}: ", self.path)?;
         match &self.fault {
             Fault::Missing => f.write_str("there is no such file"),
+            Fault::Unannounced => {
+                f.write_str("there is no such file, and the diff does not say that it is new")
+            }
             Fault::Exists => f.write_str("the diff creates a file that is there already"),
             Fault::Gone => f.write_str("the diff has deleted or renamed it before"),
             Fault::MadeTwice => f.write_str("two parts of the diff make this file"),
@@ -178,7 +183,12 @@ impl Sequence<'_> {
     fn add(&mut self, file: &FilePatch) -> Step<()> {
         match &file.operation {
             Operation::Edit(path) => {
-                let before = self.current(path)?;
+                let before = self.current(path).map_err(|fault| match fault {
+                    (path, Fault::Missing) if file.hunks.iter().all(|hunk| hunk.old_len == 0) => {
+                        (path, Fault::Unannounced)
+                    }
+                    fault => fault,
+                })?;
                 let after = changed(file, path, before)?;
                 self.edited.insert(path.clone());
                 self.put(path, after);
