@@ -12,6 +12,7 @@
 //! | [`tree`] | folders as values: safe relative paths, per-file manifests, atomic replacement |
 //! | [`vendor`] | bases: fetch, check, unpack, materialise |
 //! | [`diff`] | unified diffs: parse, and apply exactly |
+//! | [`mail`] | diffs with an author and a reason, as `git format-patch` writes and `git am` takes them |
 //! | [`patchset`] | patches and series: load, images, apply, revert, status, verify |
 //! | [`build`] | tools, CMake, ninja, stamps and build manifests |
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
@@ -27,6 +28,7 @@ pub mod doctor;
 pub mod error;
 pub mod fixture;
 pub mod gate;
+pub mod mail;
 pub mod model;
 pub mod patchset;
 pub mod project;

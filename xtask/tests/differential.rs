@@ -240,7 +240,11 @@ fn untouched(before: &Tree, after: &Tree, text: &[u8], strip: usize, options: &[
     };
     match ours(&case) {
         Ok(result) => assert_eq!(&result, after, "{shown}"),
-        Err(reason) => panic!("{reason}: {shown}"),
+        // With `-B`, git writes a copy over a file that is there, and does not take it itself.
+        Err(reason) => match git::apply(before, text, strip) {
+            Applied::Refused(_) => {}
+            _ => panic!("{reason}: {shown}"),
+        },
     }
 }
 
