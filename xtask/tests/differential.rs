@@ -12,6 +12,8 @@
 mod git;
 #[path = "differential/lessons.rs"]
 mod lessons;
+#[path = "differential/mails.rs"]
+mod mails;
 #[path = "differential/mutate.rs"]
 mod mutate;
 #[path = "differential/random.rs"]

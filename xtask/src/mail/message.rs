@@ -55,7 +55,7 @@ pub(super) fn split(text: &[u8]) -> Result<Message> {
     let (_, end) = parse_with_end(diff, Strip::One).context(|| "its diff".to_owned())?;
     let (diff, tail) = diff.split_at(end);
     let tail = without_blank_ends(tail);
-    if !(tail.is_empty() || tail.starts_with(b"-- \n") || tail == b"--") {
+    if !(tail.is_empty() || tail.starts_with(b"-- \n") || tail == b"-- ") {
         return Err(Error::config(format!(
             "there is text behind its diff: {:?}",
             String::from_utf8_lossy(first_line(&tail))
@@ -109,7 +109,20 @@ fn skip_blank(mut text: &[u8]) -> &[u8] {
 }
 
 fn without_blank_ends(text: &[u8]) -> Vec<u8> {
-    skip_blank(text).trim_ascii_end().to_vec()
+    let text = skip_blank(text);
+    let end = text.len()
+        - text
+            .iter()
+            .rev()
+            .take_while(|byte| byte.is_ascii_whitespace())
+            .count();
+    // Blanks behind the last text are its own, up to its line end.
+    let rest = &text[end..];
+    let kept = rest
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .unwrap_or(rest.len());
+    text[..end + kept].to_vec()
 }
 
 /// Whether a line begins the diff, and so ends the message.

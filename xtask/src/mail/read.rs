@@ -131,6 +131,9 @@ fn one(text: &[u8]) -> Result<Mail> {
     }
     let subject = header("Subject")?.get_value();
     let (part, subject) = without_patch(&subject);
+    // A subject in the body has no place in the series; the mail's own has.
+    let own = headers.get_first_value("Subject").unwrap_or_default();
+    let part = part.or_else(|| without_patch(&own).0);
     let text = |bytes: &[u8], what: &str| -> Result<String> {
         // Git writes UTF-8 also where it does not say so.
         if let Ok(text) = std::str::from_utf8(bytes) {
