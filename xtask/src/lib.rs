@@ -14,6 +14,7 @@
 //! | [`process`] | running other programs, none of which outlives us |
 //! | [`vendor`] | bases: fetch, check, unpack, materialise |
 //! | [`diff`] | unified diffs: parse, and apply exactly |
+//! | [`mail`] | diffs with an author and a reason, as `git format-patch` writes and `git am` takes them |
 //! | [`patchset`] | patches and series: load, images, apply, revert, status, verify |
 //! | [`lint`] | is the series in order? one rule, one file |
 //! | [`build`] | tools, CMake, ninja, stamps and build manifests |
@@ -32,6 +33,7 @@ pub mod fixture;
 pub mod gate;
 pub mod lint;
 pub mod lock;
+pub mod mail;
 pub mod model;
 pub mod patchset;
 pub mod process;
