@@ -181,8 +181,11 @@ fn decoded(headers: &[MailHeader<'_>], body: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
+/// From bytes of one character set to text, where they are valid in it.
+type Decode = fn(&[u8]) -> Option<String>;
+
 /// How to read bytes of a character set that is not UTF-8.
-fn charset(name: &str) -> Result<fn(&[u8]) -> Option<String>> {
+fn charset(name: &str) -> Result<Decode> {
     match name.to_ascii_lowercase().as_str() {
         "iso-8859-1" | "latin1" => {
             Ok(|bytes| Some(bytes.iter().map(|byte| char::from(*byte)).collect()))
