@@ -259,12 +259,15 @@ fn number(name: &str, default: u64) -> u64 {
     }
 }
 
+/// Seed, number, what differs (or why it could not be compared), and the case.
+type Deviation<'a> = (u64, usize, Result<Option<&'a str>, String>, Case);
+
 #[test]
 fn we_and_git_agree_on_random_patches() {
     let count = number("LLAMA_PATCHSET_DIFFERENTIAL_CASES", 300);
     let seed = number("LLAMA_PATCHSET_DIFFERENTIAL_SEED", 0);
     let batches: Vec<u64> = (seed..seed + count.div_ceil(BATCH)).collect();
-    let found: Vec<(u64, usize, Result<Option<&str>, String>, Case)> = batches
+    let found: Vec<Deviation<'_>> = batches
         .into_par_iter()
         .flat_map_iter(|number| {
             batch(number)
