@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::ctx::Ctx;
 use crate::diff;
 use crate::error::Result;
-use crate::model::{HooksFile, read_toml};
+use crate::patchset::refresh::read_registry;
 use crate::patchset::status::{count, status};
 use crate::patchset::{Images, PatchState, Series, registry_of};
 use crate::vendor::Pristine;
@@ -52,7 +52,7 @@ impl Verification {
 /// caller's: see `vendor::check` and `build::check`.
 pub fn verify(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<Verification> {
     let mut out = Verification::default();
-    check_patches(series, &mut out);
+    check_patches(ctx, series, &mut out);
     let (images, problems) = Images::attempt(pristine, series)?;
     for problem in &problems {
         out.add("patch", problem.to_string(), "mend the hooks of that patch");
@@ -99,9 +99,22 @@ pub fn verify(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<Verific
     Ok(out)
 }
 
-fn check_patches(series: &Series, out: &mut Verification) {
+fn check_patches(ctx: &Ctx, series: &Series, out: &mut Verification) {
     let mut total = 0;
     for patch in &series.patches {
+        for gate in &patch.manifest.gates {
+            let file = format!("gates/{gate}.toml");
+            if !ctx.project.root().join(&file).is_file() {
+                out.add(
+                    "patch",
+                    format!(
+                        "{}: it is judged by the gate `{gate}`, and there is no {file}",
+                        patch.id()
+                    ),
+                    "bring the definition back, or mend `gates` in patch.toml",
+                );
+            }
+        }
         let hooks: Vec<diff::Hook> = patch.hooks.iter().flat_map(diff::hooks).collect();
         total += hooks.len();
         for hook in hooks.iter().filter(|hook| !hook.is_marked(patch.id())) {
@@ -155,7 +168,7 @@ fn check_registry(
         out.add("registry", "registry/hooks.toml is missing", hint);
         return Ok(());
     }
-    let mut recorded: HooksFile = read_toml(&path)?;
+    let mut recorded = read_registry(&path)?;
     recorded.hook.retain(|entry| entry.base == series.base.id);
     recorded.image.retain(|entry| entry.base == series.base.id);
     let fresh = registry_of(series, images);
