@@ -1,5 +1,7 @@
 //! `registry/hooks.toml`, generated from bases and patches.
 
+use std::path::Path;
+
 use crate::ctx::Ctx;
 use crate::diff;
 use crate::error::{Error, Result};
@@ -53,6 +55,19 @@ pub fn registry_of(series: &Series, images: &Images) -> HooksFile {
     file
 }
 
+/// Reads the registry of hooks and images.
+pub fn read_registry(path: &Path) -> Result<HooksFile> {
+    let file: HooksFile = read_toml(path)?;
+    if file.schema == 1 {
+        return Ok(file);
+    }
+    Err(Error::config(format!(
+        "schema {} is not understood; this program reads schema 1",
+        file.schema
+    ))
+    .context(path.display().to_string()))
+}
+
 /// Writes the entries of this base anew, keeps those of the others, and says whether anything
 /// changed.
 pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<bool> {
@@ -60,7 +75,7 @@ pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<bool> 
     let images = Images::compute(pristine, series)?;
     let path = ctx.project.registry("hooks.toml");
     let mut old = if path.exists() {
-        read_toml::<HooksFile>(&path)?
+        read_registry(&path)?
     } else {
         HooksFile {
             schema: 1,
