@@ -114,8 +114,11 @@ fn ours(case: &Case) -> Result<Tree, String> {
     Ok(tree)
 }
 
+/// The deviation where the two differ as they should; what happened where they differ otherwise.
+type Outcome = Result<Option<&'static str>, String>;
+
 /// Why the two disagree; the name of the deviation where it is a known one; none where they agree.
-fn compare(case: &Case) -> Result<Option<&'static str>, String> {
+fn compare(case: &Case) -> Outcome {
     match (git::apply(&case.tree, &case.patch, case.strip), ours(case)) {
         (Applied::Exact(theirs), Ok(ours)) if theirs == ours => Ok(None),
         (Applied::Exact(theirs), Ok(ours)) => Err(format!(
@@ -142,7 +145,13 @@ fn compare(case: &Case) -> Result<Option<&'static str>, String> {
         (Applied::Offset(said, _), Ok(_)) => {
             Err(format!("ours applies, git looks elsewhere: {said}"))
         }
-        (Applied::Refused(said), Ok(_)) => Err(format!("ours applies, git refuses: {said}")),
+        (Applied::Refused(said), Ok(_)) => {
+            let errors: Vec<&str> = said
+                .lines()
+                .filter(|line| line.starts_with("error"))
+                .collect();
+            Err(format!("ours applies, git refuses: {}", errors.join(" ")))
+        }
     }
 }
 
@@ -259,15 +268,12 @@ fn number(name: &str, default: u64) -> u64 {
     }
 }
 
-/// Seed, number, what differs (or why it could not be compared), and the case.
-type Deviation<'a> = (u64, usize, Result<Option<&'a str>, String>, Case);
-
 #[test]
 fn we_and_git_agree_on_random_patches() {
     let count = number("LLAMA_PATCHSET_DIFFERENTIAL_CASES", 300);
     let seed = number("LLAMA_PATCHSET_DIFFERENTIAL_SEED", 0);
     let batches: Vec<u64> = (seed..seed + count.div_ceil(BATCH)).collect();
-    let found: Vec<Deviation<'_>> = batches
+    let found: Vec<(u64, usize, Outcome, Case)> = batches
         .into_par_iter()
         .flat_map_iter(|number| {
             batch(number)
