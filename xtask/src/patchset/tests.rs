@@ -346,6 +346,36 @@ fn verify_finds_drift_in_registry_and_tree() {
     );
 }
 
+#[test]
+fn verify_finds_gates_and_switches_that_are_not_there() {
+    let toy = Toy::with_two_patches();
+    refresh(&toy.ctx, &toy.pristine, &toy.load()).unwrap();
+    let manifest = toy.root().join("patches/first/patch.toml");
+    let text = fs::read_to_string(&manifest).unwrap();
+    let findings = |more: &str| {
+        put(&manifest, &format!("{text}{more}"));
+        let result = verify(&toy.ctx, &toy.pristine, &toy.load()).unwrap();
+        let whats = result.findings.into_iter().map(|finding| finding.what);
+        whats.collect::<Vec<_>>()
+    };
+    put(&toy.root().join("gates/same.toml"), "");
+    put(
+        &toy.root().join("patches/first/src/src/hook.c"),
+        "getenv(\"OPENCOTI_HOOK\") getenv(\"HOOK\")\n",
+    );
+    refresh(&toy.ctx, &toy.pristine, &toy.load()).unwrap();
+    let good = "gates = [\"same\"]\nswitches = [\"OPENCOTI_HOOK\"]\n";
+    assert_eq!(findings(good), [""; 0]);
+    assert_eq!(
+        findings("gates = [\"sane\"]\nswitches = [\"HOOK\", \"OPENCOTI_HOK\"]\n"),
+        [
+            "first: there is no gate `sane`",
+            "first: the switch HOOK has another prefix",
+            "first: nothing in it reads the switch OPENCOTI_HOK",
+        ]
+    );
+}
+
 /// A kill before every single change to the disk, enumerated: afterwards the tree is exactly
 /// what it was or exactly what it should become, and the next command works.
 #[test]

@@ -5,9 +5,9 @@ use serde::Serialize;
 use crate::ctx::Ctx;
 use crate::diff;
 use crate::error::Result;
-use crate::model::{HooksFile, read_toml};
+use crate::model::{HooksFile, SWITCH_PREFIX, read_toml};
 use crate::patchset::status::{count, status};
-use crate::patchset::{Images, PatchState, Series, registry_of};
+use crate::patchset::{Images, Patch, PatchState, Series, registry_of};
 use crate::vendor::Pristine;
 
 /// One thing that is not as it should be.
@@ -52,7 +52,7 @@ impl Verification {
 /// caller's: see `vendor::check` and `build::check`.
 pub fn verify(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<Verification> {
     let mut out = Verification::default();
-    check_patches(series, &mut out);
+    check_patches(ctx, series, &mut out);
     let (images, problems) = Images::attempt(pristine, series)?;
     for problem in &problems {
         out.add("patch", problem.to_string(), "mend the hooks of that patch");
@@ -99,7 +99,7 @@ pub fn verify(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<Verific
     Ok(out)
 }
 
-fn check_patches(series: &Series, out: &mut Verification) {
+fn check_patches(ctx: &Ctx, series: &Series, out: &mut Verification) {
     let mut total = 0;
     for patch in &series.patches {
         let hooks: Vec<diff::Hook> = patch.hooks.iter().flat_map(diff::hooks).collect();
@@ -116,6 +116,7 @@ fn check_patches(series: &Series, out: &mut Verification) {
                 format!("write `opencoti-hook: {}` in a comment there", patch.id()),
             );
         }
+        check_names(ctx, patch, out);
         let deleted: usize = hooks.iter().map(|hook| hook.deleted).sum();
         let allow = &patch.manifest.allow;
         if deleted > allow.deletions || (allow.deletions > 0 && allow.reason.trim().is_empty()) {
@@ -141,6 +142,40 @@ fn check_patches(series: &Series, out: &mut Verification) {
         count(total, "hook"),
         count(series.patches.len(), "patch").replace("patchs", "patches")
     ));
+}
+
+/// Gates and switches that a manifest names must be there: a gate relies on both.
+fn check_names(ctx: &Ctx, patch: &Patch, out: &mut Verification) {
+    for gate in &patch.manifest.gates {
+        let file = ctx.project.root().join(format!("gates/{gate}.toml"));
+        if !file.is_file() {
+            out.add(
+                "patch",
+                format!("{}: there is no gate `{gate}`", patch.id()),
+                "mend `gates` in patch.toml, or write the definition; see docs/reference/gates.md",
+            );
+        }
+    }
+    for switch in &patch.manifest.switches {
+        if !switch.starts_with(SWITCH_PREFIX) {
+            out.add(
+                "patch",
+                format!("{}: the switch {switch} has another prefix", patch.id()),
+                format!("begin its name with {SWITCH_PREFIX}: gates clear such variables"),
+            );
+        }
+        let spells = |text: &[u8]| String::from_utf8_lossy(text).contains(switch.as_str());
+        let mut hooks = patch.hooks.iter().flat_map(diff::hooks);
+        if !patch.overlay.iter().any(|file| spells(&file.content))
+            && !hooks.any(|hook| spells(&hook.text))
+        {
+            out.add(
+                "patch",
+                format!("{}: nothing in it reads the switch {switch}", patch.id()),
+                "mend `switches` in patch.toml",
+            );
+        }
+    }
 }
 
 fn check_registry(
