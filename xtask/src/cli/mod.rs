@@ -90,7 +90,7 @@ fn run(cli: Cli) -> Result<Outcome> {
         Command::Build(args) => build::run(&ctx, args),
         Command::Fixture(args) => fixture::run(&ctx, args),
         Command::Gate(args) => gate::run(&ctx, args),
-        Command::Test(args) => test::run(&ctx, args),
+        Command::Test(args) => test::run(&ctx, args, cli.global.json),
     }
 }
 
