@@ -14,7 +14,9 @@
 //! | [`process`] | running other programs, none of which outlives us |
 //! | [`vendor`] | bases: fetch, check, unpack, materialise |
 //! | [`diff`] | unified diffs: parse, and apply exactly |
+//! | [`mail`] | diffs with an author and a reason, as `git format-patch` writes and `git am` takes them |
 //! | [`patchset`] | patches and series: load, images, apply, revert, status, verify |
+//! | [`lint`] | is the series in order? one rule, one file |
 //! | [`build`] | tools, CMake, ninja, stamps and build manifests |
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
 //! | [`gate`] | servers under test, comparisons, verdicts, reports |
@@ -29,7 +31,9 @@ pub mod doctor;
 pub mod error;
 pub mod fixture;
 pub mod gate;
+pub mod lint;
 pub mod lock;
+pub mod mail;
 pub mod model;
 pub mod patchset;
 pub mod process;

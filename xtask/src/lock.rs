@@ -2,13 +2,16 @@
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::ctx::Ctx;
 use crate::error::{Result, ResultExt};
 
 /// How often a lock that somebody else holds is tried.
 const POLL: Duration = Duration::from_millis(50);
+
+/// Shorter waits are not worth a line.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A held lock; released on drop.
 #[derive(Debug)]
@@ -21,6 +24,17 @@ pub fn checkout(ctx: &Ctx) -> Result<Lock> {
     file(ctx, &dir.join(".lock"))
 }
 
+/// Keeps commands from changing this checkout while it is read. `None` where none ever changed
+/// it, since a command that only reads writes nothing.
+pub fn reading(ctx: &Ctx) -> Result<Option<Lock>> {
+    let path = ctx.project.vendor().join(".lock");
+    match std::fs::File::open(&path) {
+        Ok(file) => wait(ctx, &path, file, File::try_lock_shared).map(Some),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).context(|| format!("opening {}", path.display())),
+    }
+}
+
 /// Takes the lock that is the file `path`, which is made where it is missing. Says so when it
 /// has to wait, and stops waiting when the user stops us.
 pub fn file(ctx: &Ctx, path: &Path) -> Result<Lock> {
@@ -30,16 +44,26 @@ pub fn file(ctx: &Ctx, path: &Path) -> Result<Lock> {
         .write(true)
         .open(path)?
         .into_file();
+    wait(ctx, path, file, File::try_lock)
+}
+
+fn wait(
+    ctx: &Ctx,
+    path: &Path,
+    file: File,
+    take: impl Fn(&File) -> std::result::Result<(), TryLockError>,
+) -> Result<Lock> {
+    let begun = Instant::now();
     let mut told = false;
     loop {
-        match file.try_lock() {
+        match take(&file) {
             Ok(()) => return Ok(Lock(file)),
             Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(error)) => {
                 return Err(error).context(|| format!("locking {}", path.display()));
             }
         }
-        if !told {
+        if !told && begun.elapsed() >= PATIENCE {
             told = true;
             let shown = ctx.project.show(path);
             ctx.sink.note(&format!(
@@ -55,6 +79,22 @@ pub fn file(ctx: &Ctx, path: &Path) -> Result<Lock> {
 mod tests {
     use super::*;
     use crate::toy::Toy;
+
+    #[test]
+    fn readers_wait_for_writers_and_not_for_each_other() {
+        let toy = Toy::new();
+        assert!(reading(&toy.ctx).unwrap().is_none(), "nothing to wait for");
+        let writer = checkout(&toy.ctx).unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| reading(&toy.ctx));
+            std::thread::sleep(POLL * 2);
+            assert!(!waiting.is_finished());
+            drop(writer);
+            let first = waiting.join().unwrap().unwrap();
+            assert!(first.is_some());
+            assert!(reading(&toy.ctx).unwrap().is_some());
+        });
+    }
 
     #[test]
     fn waiting_ends_with_the_holder_or_with_the_user() {

@@ -99,10 +99,21 @@ fn sources_decide_even_with_old_time_stamps() {
 
     // A tree that is not what is pinned is not built as vanilla.
     let mut recipe = toy.recipe(Flavour::Vanilla);
-    recipe.tree = first.manifest.tree;
+    recipe.content = first.manifest.source;
     let error = build::build(&toy.ctx, &recipe, false).unwrap_err();
     assert_eq!(error.kind(), Kind::Finding);
     assert!(error.message().contains("not what is pinned"), "{error}");
+
+    // Nor is one patched that was moved while the build waited for something else.
+    let mut recipe = toy.recipe(Flavour::Patched);
+    recipe.content = first.manifest.source;
+    let error = build::build(&toy.ctx, &recipe, false).unwrap_err();
+    assert_eq!(error.kind(), Kind::Finding);
+    assert!(
+        error.message().contains("changed before they were built"),
+        "{error}"
+    );
+    assert!(!toy.manifest_file(Flavour::Patched).exists());
 }
 
 #[test]

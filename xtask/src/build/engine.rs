@@ -37,15 +37,7 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
         Flavour::Patched => ext::ensure(ctx, &dir)?,
     };
     let sources = Sources::read(&recipe.source)?;
-    if recipe.flavour == Flavour::Vanilla && sources.digest() != recipe.tree {
-        return Err(Error::finding(format!(
-            "the pristine tree of {} is not what is pinned: expected {}, found {}",
-            recipe.base,
-            recipe.tree,
-            sources.digest()
-        ))
-        .hint(format!("cargo xtask vendor --base {}", recipe.base)));
-    }
+    held(ctx, recipe, &sources)?;
     let paths = sources.paths_digest();
     let request = Request::new(ctx, lookup, recipe, &tools, ext.as_ref(), paths)?;
     let need = if force {
@@ -88,6 +80,29 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
     let manifest = manifest::collect(ctx, recipe, &request, &sources, &dir)?;
     crate::model::write_json(&dir.join(manifest::FILE), &manifest)?;
     Ok(Build { dir, manifest })
+}
+
+/// Refuses sources that are no longer those that the recipe speaks of: another command may have
+/// moved the tree while this one looked for tools or waited for a lock, and the manifest would
+/// then name a patch set that is not in the programs.
+fn held(ctx: &Ctx, recipe: &Recipe, sources: &Sources) -> Result<()> {
+    let found = sources.digest();
+    if found == recipe.content {
+        return Ok(());
+    }
+    Err(match recipe.flavour {
+        Flavour::Vanilla => Error::finding(format!(
+            "the pristine tree of {} is not what is pinned: expected {}, found {found}",
+            recipe.base, recipe.content
+        ))
+        .hint(format!("cargo xtask vendor --base {}", recipe.base)),
+        Flavour::Patched => Error::finding(format!(
+            "the sources in {} changed before they were built: expected tree {}, found {found}",
+            ctx.project.show(&recipe.source),
+            recipe.content
+        ))
+        .hint("run the same command again once nothing writes to them"),
+    })
 }
 
 /// What has to be done, as far as CMake's inputs and time stamps tell.

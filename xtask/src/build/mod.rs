@@ -94,6 +94,9 @@ pub struct Recipe {
     pub backend: String,
     /// The folder that holds the tree.
     pub source: PathBuf,
+    /// Digest of the manifest that the folder had when the rest of the recipe was written. A
+    /// build may wait for minutes before it reads its sources.
+    pub content: Digest,
     /// The patch set, for patched trees.
     pub patchset: Option<PatchSetStamp>,
     /// Ninja targets.
@@ -139,25 +142,27 @@ fn recipe(ctx: &Ctx, base: &Base, flavour: Flavour, backend: &str) -> Result<Rec
     // A wrong name must not cost a download.
     configure::backend(backend)?;
     let pristine = crate::vendor::ensure(ctx, base)?;
-    let (source, patchset) = match flavour {
-        Flavour::Vanilla => (pristine.root.clone(), None),
+    let tree = pristine.manifest.digest();
+    let (source, content, patchset) = match flavour {
+        Flavour::Vanilla => (pristine.root.clone(), tree, None),
         Flavour::Patched => {
             let working = crate::patchset::applied(ctx, &pristine)?;
             let stamp = PatchSetStamp {
                 id: working.series.id,
                 patches: working.series.ids(),
             };
-            (working.root, Some(stamp))
+            (working.root, working.manifest.digest(), Some(stamp))
         }
     };
     Ok(Recipe {
         base: base.id.clone(),
         commit: base.commit.clone(),
         build_number: base.build_number,
-        tree: pristine.manifest.digest(),
+        tree,
         flavour,
         backend: backend.to_owned(),
         source,
+        content,
         patchset,
         targets: TARGETS.map(str::to_owned).to_vec(),
     })

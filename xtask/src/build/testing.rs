@@ -32,6 +32,7 @@ impl Toy {
             flavour,
             backend: "cpu".to_owned(),
             source: PathBuf::from("/nonexistent"),
+            content: Digest::of(b""),
             patchset: None,
             targets: vec!["demo".to_owned()],
         }

@@ -94,6 +94,8 @@ pub enum Command {
     Refresh(super::refresh::RefreshArgs),
     /// Check base, registry and working tree to the last byte
     Verify(super::verify::VerifyArgs),
+    /// Check the series: additivity, markers, registry, gates, names, white space
+    Lint(super::lint::LintArgs),
     /// Build vanilla and patched
     Build(super::build::BuildArgs),
     /// Make the tiny models that the gates run on
@@ -115,6 +117,7 @@ impl Command {
             Command::Status(_) => "status",
             Command::Refresh(_) => "refresh",
             Command::Verify(_) => "verify",
+            Command::Lint(_) => "lint",
             Command::Build(_) => "build",
             Command::Fixture(_) => "fixture",
             Command::Gate(_) => "gate",

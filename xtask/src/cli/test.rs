@@ -28,9 +28,9 @@ pub const SERVER_VAR: &str = "LLAMA_PATCHSET_TEST_SERVER";
 /// Environment variable that switches on the tests which build real trees.
 pub const REAL_VAR: &str = "LLAMA_PATCHSET_TEST_REAL";
 
-/// Verifies what is recorded, runs the quick gate on the default base, then the unit and
-/// integration tests; with `--quick` only those that need no build. With `json`, what cargo
-/// prints goes to stderr, since stdout is for one document.
+/// Lints the series, runs the quick gate on the default base, verifies what is recorded, then runs
+/// the unit and integration tests; with `--quick` only those that need no build. With `json`, what
+/// cargo prints goes to stderr, since stdout is for one document.
 pub fn run(ctx: &Ctx, args: TestArgs, json: bool) -> Result<Outcome> {
     let mut steps: Vec<(&str, f64)> = Vec::new();
     let mut step = |name: &'static str, work: &dyn Fn() -> Result<()>| -> Result<()> {
@@ -44,6 +44,10 @@ pub fn run(ctx: &Ctx, args: TestArgs, json: bool) -> Result<Outcome> {
     let mut server = None;
     if !args.quick {
         let base = ctx.project.base(None)?;
+        step("lint", &|| {
+            let outcome = super::lint::run(ctx, super::lint::LintArgs::default())?;
+            passed(outcome.status == Status::Good, &outcome.text)
+        })?;
         step("quick gate", &|| quick_gate(ctx))?;
         step("verify", &|| {
             let outcome = super::verify::run(ctx, super::verify::VerifyArgs::default())?;

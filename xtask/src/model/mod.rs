@@ -3,11 +3,13 @@
 
 mod build;
 mod digest;
+mod fixture;
 mod gate;
 mod gate_record;
 mod hooks;
 mod io;
 mod patch;
+mod retired;
 mod series;
 mod state;
 mod toolchain;
@@ -16,6 +18,7 @@ mod verdict;
 
 pub use build::{Artifact, BuildManifest, Compiler, Flavour, PatchSetStamp};
 pub use digest::Digest;
+pub use fixture::{Fixture, Fixtures};
 pub use gate::{
     ChashGate, GateHeader, GateKind, GateLimits, GeneratedPrompt, ModelSource, PromptDefinition,
     QuickSubset, SideDefinition,
@@ -27,6 +30,7 @@ pub use gate_record::{
 pub use hooks::{HookEntry, HooksFile, ImageEntry};
 pub use io::{read_json, read_toml, write_atomic, write_json};
 pub use patch::{Allow, PatchManifest, SWITCH_PREFIX};
+pub use retired::{Retired, RetiredPatch};
 pub use series::SeriesFile;
 pub use state::{TrackedFile, TreeState};
 pub use toolchain::{Compilers, Launcher, Tool, Toolchains, Version, Wheel};

@@ -1,5 +1,7 @@
 //! `patches/<id>/patch.toml`: what a patch is, needs and is allowed.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 /// What the name of every switch begins with; gates keep such variables of the user's from the
@@ -32,6 +34,9 @@ pub struct PatchManifest {
     /// thus into the patch-set id.
     #[serde(default)]
     pub inputs: Vec<String>,
+    /// For each upstream file that it hooks into: what to look for when the place has moved.
+    #[serde(default)]
+    pub notes: BTreeMap<String, String>,
     /// What else than inserting lines it may do to upstream files.
     #[serde(default)]
     pub allow: Allow,

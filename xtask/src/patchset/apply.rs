@@ -111,13 +111,17 @@ fn move_to(
     if moved.created {
         materialise(ctx, pristine, staged.dir())?;
     }
-    for (path, image) in changes {
+    // First what goes: a file may have to come where an edit put a folder or a link.
+    let (writes, removals): (Vec<_>, Vec<_>) =
+        changes.into_iter().partition(|(_, image)| image.is_some());
+    for (path, _) in removals {
+        staged.remove(&path)?;
+        moved.removed.push(path);
+    }
+    for (path, image) in writes {
         if let Some(image) = image {
             staged.write(&path, &image.content, image.executable)?;
             moved.written.push(path);
-        } else {
-            staged.remove(&path)?;
-            moved.removed.push(path);
         }
     }
     let mut json =

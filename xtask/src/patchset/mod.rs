@@ -5,6 +5,7 @@
 //! with images, or moves it to them.
 
 mod apply;
+pub mod book;
 mod images;
 mod load;
 mod refresh;
@@ -17,6 +18,6 @@ mod tests;
 pub use apply::{Moved, apply, revert};
 pub use images::{Images, Problem, Step};
 pub use load::{Overlay, Patch, Series};
-pub use refresh::{refresh, registry_of};
+pub use refresh::{refresh, registry_drift, registry_of};
 pub use status::{PatchState, TreeStatus, WorkingTree, applied, scan, status};
 pub use verify::{Finding, Verification, verify};

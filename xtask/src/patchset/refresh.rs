@@ -4,7 +4,8 @@ use crate::ctx::Ctx;
 use crate::diff;
 use crate::error::{Error, Result};
 use crate::model::{Digest, HookEntry, HooksFile, ImageEntry, read_toml, write_atomic};
-use crate::patchset::{Images, Series};
+use crate::patchset::{Images, Series, book};
+use crate::project::Project;
 use crate::vendor::Pristine;
 
 const HEADER: &str = "\
@@ -53,9 +54,10 @@ pub fn registry_of(series: &Series, images: &Images) -> HooksFile {
     file
 }
 
-/// Writes the entries of this base anew, keeps those of the others, and says whether anything
-/// changed.
-pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<bool> {
+/// Writes the entries of this base in `registry/hooks.toml` anew, keeps those of the others,
+/// writes `docs/UPSTREAM_SYNC.md`, and returns the files that changed. Nothing is written where
+/// the series does not apply.
+pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<Vec<String>> {
     let _lock = crate::lock::checkout(ctx)?;
     let images = Images::compute(pristine, series)?;
     let path = ctx.project.registry("hooks.toml");
@@ -78,9 +80,52 @@ pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<bool> 
     old.image.sort_by(|a, b| a.base.cmp(&b.base));
     let text = toml::to_string(&old).map_err(|error| Error::internal(error.to_string()))?;
     let text = format!("{HEADER}{text}");
-    if path.exists() && fs_err::read_to_string(&path)? == text {
-        return Ok(false);
+    let page = book::page(&ctx.project)?;
+    let mut changed = Vec::new();
+    for (path, text) in [(path, text), (ctx.project.root().join(book::PAGE), page)] {
+        if !path.exists() || fs_err::read_to_string(&path)? != text {
+            write_atomic(&path, text.as_bytes())?;
+            changed.push(ctx.project.show(&path));
+        }
     }
-    write_atomic(&path, text.as_bytes())?;
-    Ok(true)
+    Ok(changed)
+}
+
+/// Where `registry/hooks.toml` does not say what the series does to its base.
+pub fn registry_drift(project: &Project, series: &Series, images: &Images) -> Result<Vec<String>> {
+    let path = project.registry("hooks.toml");
+    if !path.exists() {
+        return Ok(vec!["registry/hooks.toml is missing".to_owned()]);
+    }
+    let mut recorded: HooksFile = read_toml(&path)?;
+    recorded.hook.retain(|entry| entry.base == series.base.id);
+    recorded.image.retain(|entry| entry.base == series.base.id);
+    let fresh = registry_of(series, images);
+    let mut drift = Vec::new();
+    for entry in &fresh.hook {
+        if !recorded.hook.contains(entry) {
+            drift.push(format!(
+                "hook of {} at {}:{} is not recorded so",
+                entry.patch, entry.file, entry.line
+            ));
+        }
+    }
+    for entry in &fresh.image {
+        let same = |old: &&ImageEntry| old.patch == entry.patch && old.file == entry.file;
+        match recorded.image.iter().find(same) {
+            Some(old) if old == entry => {}
+            Some(old) => drift.push(format!(
+                "{} makes of {} sha256 {}, recorded is {}",
+                entry.patch, entry.file, entry.post, old.post
+            )),
+            None => drift.push(format!(
+                "{} touches {}, which is not recorded",
+                entry.patch, entry.file
+            )),
+        }
+    }
+    if drift.is_empty() && recorded != fresh {
+        drift.push("it records hooks or images that no patch has".to_owned());
+    }
+    Ok(drift)
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::ctx::Ctx;
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Kind, Result, ResultExt};
 use crate::model::{Digest, TreeState, read_json};
 use crate::patchset::{Images, Series};
 use crate::tree::{Difference, Entry, RelPath, TreeManifest};
@@ -47,6 +47,8 @@ pub struct WorkingTree {
     pub root: PathBuf,
     /// What is applied.
     pub series: Series,
+    /// Its per-file manifest.
+    pub manifest: TreeManifest,
 }
 
 /// A working tree as it is.
@@ -77,9 +79,21 @@ impl TreeStatus {
     }
 }
 
-/// The manifest of a working tree, without this program's own folder.
+/// The manifest of a working tree, without this program's own folder and without a repository
+/// that the user keeps there.
 pub fn scan(root: &Path) -> Result<TreeManifest> {
-    TreeManifest::of_tree(root, |path| path == STATE_DIR)
+    TreeManifest::of_tree(root, |path| {
+        path == STATE_DIR || matches!(path, ".git/" | ".git")
+    })
+    .map_err(|error| {
+        let unsafe_name = error.kind() == Kind::Config;
+        let error = error.context(format!("reading the working tree {}", root.display()));
+        if unsafe_name {
+            error.hint("no tree may hold a file of that name: take it out of the working tree")
+        } else {
+            error
+        }
+    })
 }
 
 /// The state file of a working tree, where there is one.
@@ -106,6 +120,7 @@ pub fn status(
     images: &Images,
 ) -> Result<TreeStatus> {
     let root = ctx.project.working_tree(&pristine.base.id);
+    let _lock = crate::lock::reading(ctx)?;
     if !root.exists() {
         return Ok(TreeStatus {
             exists: false,
@@ -220,15 +235,15 @@ fn difference(images: &Images, path: &RelPath, entry: Option<Entry>) -> Differen
     match (expected, entry) {
         (_, None) => Difference::Missing { path },
         (None, Some(_)) => Difference::Unknown { path },
-        (Some(expected), Some(found)) if expected.sha256 == found.sha256 => Difference::Mode {
-            path,
-            expected: expected.mode,
-            found: found.mode,
-        },
-        (Some(expected), Some(found)) => Difference::Content {
+        (Some(expected), Some(found)) if expected.mode == found.mode => Difference::Content {
             path,
             expected: expected.sha256,
             found: found.sha256,
+        },
+        (Some(expected), Some(found)) => Difference::Mode {
+            path,
+            expected: expected.mode,
+            found: found.mode,
         },
     }
 }
@@ -241,11 +256,14 @@ pub fn applied(ctx: &Ctx, pristine: &Pristine) -> Result<WorkingTree> {
     let images = Images::compute(pristine, &series)?;
     let root = ctx.project.working_tree(&pristine.base.id);
     let name = ctx.project.show(&root);
-    let status = status(ctx, pristine, &series, &images)?;
-    if !status.exists {
+    let _lock = crate::lock::reading(ctx)?;
+    if !root.exists() {
         return Err(Error::usage(format!("there is no working tree {name}"))
             .hint("cargo xtask apply makes one"));
     }
+    let manifest = scan(&root)?;
+    let state = read_state(&root)?;
+    let status = classify(pristine, &series, &images, &manifest, state.as_ref());
     if let Some(first) = status.edited.first() {
         return Err(Error::finding(format!(
             "{} {} in {name} not what the base and the series make: {first}",
@@ -260,7 +278,11 @@ pub fn applied(ctx: &Ctx, pristine: &Pristine) -> Result<WorkingTree> {
         ))
         .hint("cargo xtask apply"));
     }
-    Ok(WorkingTree { root, series })
+    Ok(WorkingTree {
+        root,
+        series,
+        manifest,
+    })
 }
 
 /// `1 file`, `2 files`.

@@ -307,9 +307,14 @@ fn verify_finds_drift_in_registry_and_tree() {
             .collect::<Vec<_>>()
     };
     assert_eq!(findings(&toy), ["registry: registry/hooks.toml is missing"]);
-    assert!(refresh(&toy.ctx, &toy.pristine, &series).unwrap());
+    assert_eq!(
+        refresh(&toy.ctx, &toy.pristine, &series).unwrap(),
+        ["registry/hooks.toml", "docs/UPSTREAM_SYNC.md"]
+    );
     assert!(
-        !refresh(&toy.ctx, &toy.pristine, &series).unwrap(),
+        refresh(&toy.ctx, &toy.pristine, &series)
+            .unwrap()
+            .is_empty(),
         "stable"
     );
     apply_all(&toy);
@@ -343,36 +348,6 @@ fn verify_finds_drift_in_registry_and_tree() {
     assert!(
         found.contains("1 upstream line deleted, 0 allowed"),
         "{found}"
-    );
-}
-
-#[test]
-fn verify_finds_gates_and_switches_that_are_not_there() {
-    let toy = Toy::with_two_patches();
-    refresh(&toy.ctx, &toy.pristine, &toy.load()).unwrap();
-    let manifest = toy.root().join("patches/first/patch.toml");
-    let text = fs::read_to_string(&manifest).unwrap();
-    let findings = |more: &str| {
-        put(&manifest, &format!("{text}{more}"));
-        let result = verify(&toy.ctx, &toy.pristine, &toy.load()).unwrap();
-        let whats = result.findings.into_iter().map(|finding| finding.what);
-        whats.collect::<Vec<_>>()
-    };
-    put(&toy.root().join("gates/same.toml"), "");
-    put(
-        &toy.root().join("patches/first/src/src/hook.c"),
-        "getenv(\"OPENCOTI_HOOK\") getenv(\"HOOK\")\n",
-    );
-    refresh(&toy.ctx, &toy.pristine, &toy.load()).unwrap();
-    let good = "gates = [\"same\"]\nswitches = [\"OPENCOTI_HOOK\"]\n";
-    assert_eq!(findings(good), [""; 0]);
-    assert_eq!(
-        findings("gates = [\"sane\"]\nswitches = [\"HOOK\", \"OPENCOTI_HOK\"]\n"),
-        [
-            "first: there is no gate `sane`",
-            "first: the switch HOOK has another prefix",
-            "first: nothing in it reads the switch OPENCOTI_HOK",
-        ]
     );
 }
 
@@ -437,4 +412,85 @@ fn a_kill_while_the_tree_is_made_leaves_none_or_all() {
             break;
         }
     }
+}
+
+#[test]
+fn edits_of_every_kind_are_named_saved_and_taken_back() {
+    use std::os::unix::fs::symlink;
+    type Edit = fn(&std::path::Path);
+    let edits: [(&str, Edit); 9] = [
+        ("link for a hooked file", |tree| {
+            fs::remove_file(tree.join("src/main.c")).unwrap();
+            symlink("/etc/passwd", tree.join("src/main.c")).unwrap();
+        }),
+        ("link for another file", |tree| {
+            fs::remove_file(tree.join("src/other.c")).unwrap();
+            symlink("other", tree.join("src/other.c")).unwrap();
+        }),
+        ("new link", |tree| {
+            symlink("/", tree.join("out")).unwrap();
+        }),
+        ("link for a folder", |tree| {
+            fs::remove_dir_all(tree.join("src")).unwrap();
+            symlink("/tmp", tree.join("src")).unwrap();
+        }),
+        ("folder for a file", |tree| {
+            fs::remove_file(tree.join("src/other.c")).unwrap();
+            put(&tree.join("src/other.c/deep/file"), "mine");
+        }),
+        ("empty folders for a file", |tree| {
+            fs::remove_file(tree.join("src/other.c")).unwrap();
+            fs::create_dir_all(tree.join("src/other.c/a/b")).unwrap();
+        }),
+        ("file for a folder", |tree| {
+            fs::remove_dir_all(tree.join("src")).unwrap();
+            put(&tree.join("src"), "mine");
+        }),
+        ("link for the state", |tree| {
+            fs::remove_dir_all(tree.join(".patchset")).unwrap();
+            symlink("/tmp", tree.join(".patchset")).unwrap();
+        }),
+        ("folder for an overlay file", |tree| {
+            fs::remove_file(tree.join("deep/er/new.txt")).unwrap();
+            put(&tree.join("deep/er/new.txt/x"), "mine");
+        }),
+    ];
+    for (name, edit) in edits {
+        for count in [0, 2] {
+            let toy = Toy::with_two_patches();
+            apply_all(&toy);
+            let series = toy.load();
+            let goal = apply(&toy.ctx, &toy.pristine, &series, count, false)
+                .map(|_| toy.tree_digest())
+                .unwrap();
+            apply_all(&toy);
+            edit(&toy.tree());
+            let edited = toy.tree_digest();
+            let to = |discard| apply(&toy.ctx, &toy.pristine, &series, count, discard);
+            assert_eq!(to(false).unwrap_err().kind(), Kind::Finding, "{name}");
+            assert_eq!(toy.tree_digest(), edited, "{name}: refused");
+            let moved = to(true).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(toy.tree_digest(), goal, "{name}");
+            let saved = toy.root().join(moved.saved_to.unwrap());
+            let kept = crate::tree::TreeManifest::of_tree(&saved, |_| false).unwrap();
+            assert_eq!(kept.is_empty(), name.starts_with("empty"), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_repository_in_the_working_tree_is_none_of_our_business() {
+    let toy = Toy::with_two_patches();
+    apply_all(&toy);
+    put(&toy.tree().join(".git/config"), "mine");
+    let series = toy.load();
+    revert(&toy.ctx, &toy.pristine, &series, false).unwrap();
+    assert_eq!(
+        fs::read_to_string(toy.tree().join(".git/config")).unwrap(),
+        "mine"
+    );
+    put(&toy.tree().join("sub/.git/config"), "not at the top");
+    let error = revert(&toy.ctx, &toy.pristine, &series, false).unwrap_err();
+    assert!(error.to_string().contains("sub/.git/config"), "{error}");
+    assert!(!error.hints().is_empty());
 }

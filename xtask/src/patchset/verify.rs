@@ -5,9 +5,8 @@ use serde::Serialize;
 use crate::ctx::Ctx;
 use crate::diff;
 use crate::error::Result;
-use crate::model::{HooksFile, SWITCH_PREFIX, read_toml};
 use crate::patchset::status::{count, status};
-use crate::patchset::{Images, Patch, PatchState, Series, registry_of};
+use crate::patchset::{Images, PatchState, Series, registry_drift, registry_of};
 use crate::vendor::Pristine;
 
 /// One thing that is not as it should be.
@@ -52,7 +51,7 @@ impl Verification {
 /// caller's: see `vendor::check` and `build::check`.
 pub fn verify(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<Verification> {
     let mut out = Verification::default();
-    check_patches(ctx, series, &mut out);
+    check_patches(series, &mut out);
     let (images, problems) = Images::attempt(pristine, series)?;
     for problem in &problems {
         out.add("patch", problem.to_string(), "mend the hooks of that patch");
@@ -99,7 +98,7 @@ pub fn verify(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<Verific
     Ok(out)
 }
 
-fn check_patches(ctx: &Ctx, series: &Series, out: &mut Verification) {
+fn check_patches(series: &Series, out: &mut Verification) {
     let mut total = 0;
     for patch in &series.patches {
         let hooks: Vec<diff::Hook> = patch.hooks.iter().flat_map(diff::hooks).collect();
@@ -116,7 +115,6 @@ fn check_patches(ctx: &Ctx, series: &Series, out: &mut Verification) {
                 format!("write `opencoti-hook: {}` in a comment there", patch.id()),
             );
         }
-        check_names(ctx, patch, out);
         let deleted: usize = hooks.iter().map(|hook| hook.deleted).sum();
         let allow = &patch.manifest.allow;
         if deleted > allow.deletions || (allow.deletions > 0 && allow.reason.trim().is_empty()) {
@@ -144,123 +142,20 @@ fn check_patches(ctx: &Ctx, series: &Series, out: &mut Verification) {
     ));
 }
 
-/// Gates and switches that a manifest names must be there: a gate relies on both.
-fn check_names(ctx: &Ctx, patch: &Patch, out: &mut Verification) {
-    for gate in &patch.manifest.gates {
-        let file = ctx.project.root().join(format!("gates/{gate}.toml"));
-        if !file.is_file() {
-            out.add(
-                "patch",
-                format!("{}: there is no gate `{gate}`", patch.id()),
-                "mend `gates` in patch.toml, or write the definition; see docs/reference/gates.md",
-            );
-        }
-    }
-    for switch in &patch.manifest.switches {
-        if !switch.starts_with(SWITCH_PREFIX) {
-            out.add(
-                "patch",
-                format!("{}: the switch {switch} has another prefix", patch.id()),
-                format!("begin its name with {SWITCH_PREFIX}: gates clear such variables"),
-            );
-        }
-        let spells = |text: &[u8]| String::from_utf8_lossy(text).contains(switch.as_str());
-        let mut hooks = patch.hooks.iter().flat_map(diff::hooks);
-        if !patch.overlay.iter().any(|file| spells(&file.content))
-            && !hooks.any(|hook| spells(&hook.text))
-        {
-            out.add(
-                "patch",
-                format!("{}: nothing in it reads the switch {switch}", patch.id()),
-                "mend `switches` in patch.toml",
-            );
-        }
-    }
-}
-
 fn check_registry(
     ctx: &Ctx,
     series: &Series,
     images: &Images,
     out: &mut Verification,
 ) -> Result<()> {
-    let path = ctx.project.registry("hooks.toml");
-    let hint = "cargo xtask refresh, then look at the difference before you commit it";
-    if !path.exists() {
-        out.add("registry", "registry/hooks.toml is missing", hint);
-        return Ok(());
-    }
-    let mut recorded: HooksFile = read_toml(&path)?;
-    recorded.hook.retain(|entry| entry.base == series.base.id);
-    recorded.image.retain(|entry| entry.base == series.base.id);
-    let fresh = registry_of(series, images);
-    for entry in &fresh.hook {
-        if !recorded.hook.contains(entry) {
-            out.add(
-                "registry",
-                format!(
-                    "hook of {} at {}:{} is not recorded so",
-                    entry.patch, entry.file, entry.line
-                ),
-                hint,
-            );
-        }
-    }
-    for entry in &fresh.image {
-        match recorded
-            .image
-            .iter()
-            .find(|old| old.patch == entry.patch && old.file == entry.file)
-        {
-            Some(old) if old == entry => {}
-            Some(old) => out.add(
-                "registry",
-                format!(
-                    "{} makes of {} sha256 {}, recorded is {}",
-                    entry.patch, entry.file, entry.post, old.post
-                ),
-                hint,
-            ),
-            None => out.add(
-                "registry",
-                format!(
-                    "{} touches {}, which is not recorded",
-                    entry.patch, entry.file
-                ),
-                hint,
-            ),
-        }
-    }
-    let gone = recorded
-        .hook
-        .iter()
-        .filter(|old| !fresh.hook.contains(old))
-        .count()
-        + recorded
-            .image
-            .iter()
-            .filter(|old| {
-                !fresh
-                    .image
-                    .iter()
-                    .any(|e| e.file == old.file && e.patch == old.patch)
-            })
-            .count();
-    if gone > 0
-        && out
-            .findings
-            .iter()
-            .all(|finding| finding.part != "registry")
-    {
+    for drift in registry_drift(&ctx.project, series, images)? {
         out.add(
             "registry",
-            format!(
-                "{} recorded that no patch has",
-                count(gone, "entry").replace("entrys", "entries")
-            ),
-            hint,
+            drift,
+            "cargo xtask refresh, then look at the difference before you commit it",
         );
     }
+    let fresh = registry_of(series, images);
     out.checked.push(format!(
         "registry: {} and {} in registry/hooks.toml",
         count(fresh.hook.len(), "hook"),

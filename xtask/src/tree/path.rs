@@ -77,8 +77,21 @@ impl RelPath {
     /// The path below `root`, refused where a component before the last is a symbolic link,
     /// or where the last one is: writing there could leave the tree.
     pub fn resolve(&self, root: &Path) -> Result<PathBuf> {
+        Self::walk(root, &self.0)
+    }
+
+    /// The path below `root`, refused where a component before the last is a symbolic link. For
+    /// removing or replacing what is there, which does not follow the last one.
+    pub fn resolve_parent(&self, root: &Path) -> Result<PathBuf> {
+        match self.0.rsplit_once('/') {
+            Some((parent, name)) => Ok(Self::walk(root, parent)?.join(name)),
+            None => Ok(self.below(root)),
+        }
+    }
+
+    fn walk(root: &Path, below: &str) -> Result<PathBuf> {
         let mut path = root.to_path_buf();
-        for component in self.0.split('/') {
+        for component in below.split('/') {
             path.push(component);
             match std::fs::symlink_metadata(&path) {
                 Ok(meta) if meta.file_type().is_symlink() => {
@@ -193,6 +206,10 @@ mod tests {
         std::os::unix::fs::symlink("/tmp", dir.path().join("out")).unwrap();
         std::fs::create_dir(dir.path().join("in")).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", dir.path().join("in/file")).unwrap();
+        let last = RelPath::new("in/file").unwrap();
+        assert!(last.resolve_parent(dir.path()).is_ok());
+        let through = RelPath::new("out/x").unwrap();
+        assert!(through.resolve_parent(dir.path()).is_err());
         for path in ["out/x", "out", "in/file"] {
             let error = RelPath::new(path).unwrap().resolve(dir.path()).unwrap_err();
             assert!(error.to_string().contains("symbolic link"), "{error}");

@@ -132,27 +132,39 @@ fn link_tree(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Makes room at `dest`: removes a file, a link, or a folder that holds nothing but folders.
+fn clear(dest: &Path) -> std::io::Result<()> {
+    match std::fs::symlink_metadata(dest) {
+        Ok(meta) if meta.is_dir() => {
+            for entry in walkdir::WalkDir::new(dest).contents_first(true) {
+                // Fails at the first one that holds a file.
+                std::fs::remove_dir(entry?.path())?;
+            }
+            Ok(())
+        }
+        Ok(_) => std::fs::remove_file(dest),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 impl Staged {
     /// Where the staged tree lies.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Writes a file; its old content stays untouched in the old tree.
+    /// Writes a file in the place of a file, a link or a folder without files; the old content
+    /// stays untouched in the old tree.
     pub fn write(&mut self, path: &RelPath, content: &[u8], executable: bool) -> Result<()> {
-        let dest = path.resolve(&self.dir)?;
+        let replacing = || format!("replacing {path}");
+        let dest = path.resolve_parent(&self.dir)?;
         if let Some(parent) = dest.parent() {
-            fs_err::create_dir_all(parent)?;
+            fs_err::create_dir_all(parent).context(replacing)?;
         }
-        // Never write into the shared inode.
+        // Never write into the shared inode, nor through a link.
         step()?;
-        match std::fs::remove_file(&dest) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => {
-                return Err(error).context(|| format!("replacing {path}"));
-            }
-        }
+        clear(&dest).context(replacing)?;
         step()?;
         fs_err::write(&dest, content)?;
         #[cfg(unix)]
@@ -167,9 +179,9 @@ impl Staged {
         Ok(())
     }
 
-    /// Removes a file and the folders that it leaves empty.
+    /// Removes a file or link and the folders that it leaves empty.
     pub fn remove(&mut self, path: &RelPath) -> Result<()> {
-        let dest = path.resolve(&self.dir)?;
+        let dest = path.resolve_parent(&self.dir)?;
         step()?;
         fs_err::remove_file(&dest)?;
         let mut parent = dest.parent();

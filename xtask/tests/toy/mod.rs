@@ -127,6 +127,7 @@ impl Toy {
             flavour,
             backend: "cpu".to_owned(),
             source: self.source.clone(),
+            content: tree.digest(),
             patchset: (flavour == Flavour::Patched).then(|| PatchSetStamp {
                 id: Digest::of(b"one"),
                 patches: vec!["p".to_owned()],
