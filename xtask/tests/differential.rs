@@ -114,8 +114,11 @@ fn ours(case: &Case) -> Result<Tree, String> {
     Ok(tree)
 }
 
+/// Agreement, a known deviation by its row, or a fault in words.
+type Outcome = Result<Option<&'static str>, String>;
+
 /// Why the two disagree; the name of the deviation where it is a known one; none where they agree.
-fn compare(case: &Case) -> Result<Option<&'static str>, String> {
+fn compare(case: &Case) -> Outcome {
     match (git::apply(&case.tree, &case.patch, case.strip), ours(case)) {
         (Applied::Exact(theirs), Ok(ours)) if theirs == ours => Ok(None),
         (Applied::Exact(theirs), Ok(ours)) => Err(format!(
@@ -264,7 +267,7 @@ fn we_and_git_agree_on_random_patches() {
     let count = number("LLAMA_PATCHSET_DIFFERENTIAL_CASES", 300);
     let seed = number("LLAMA_PATCHSET_DIFFERENTIAL_SEED", 0);
     let batches: Vec<u64> = (seed..seed + count.div_ceil(BATCH)).collect();
-    let found: Vec<(u64, usize, Result<Option<&str>, String>, Case)> = batches
+    let found: Vec<(u64, usize, Outcome, Case)> = batches
         .into_par_iter()
         .flat_map_iter(|number| {
             batch(number)
