@@ -12,7 +12,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::model::{Base, Flavour, Series, Upstreams};
+use crate::model::{Base, Flavour, SeriesFile, Upstreams};
 
 /// Environment variable that moves the shared cache folder.
 pub const CACHE_VAR: &str = "LLAMA_PATCHSET_CACHE";
@@ -129,7 +129,7 @@ impl Project {
     }
 
     /// `registry/series.toml`.
-    pub fn series(&self) -> Result<Series> {
+    pub fn series(&self) -> Result<SeriesFile> {
         crate::model::read_toml(&self.registry("series.toml"))
     }
 

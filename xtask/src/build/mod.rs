@@ -148,8 +148,8 @@ fn recipe(ctx: &Ctx, base: &Base, flavour: Flavour, backend: &str) -> Result<Rec
         Flavour::Patched => {
             let working = crate::patchset::applied(ctx, &pristine)?;
             let stamp = PatchSetStamp {
-                id: working.state.patchset,
-                patches: working.state.applied,
+                id: working.series.id,
+                patches: working.series.ids(),
             };
             (working.root, working.manifest.digest(), Some(stamp))
         }

@@ -70,7 +70,7 @@ impl Color {
 }
 
 /// The base that a command works on.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct BaseArg {
     /// The base to work on [default: the one that registry/upstreams.toml names]
     #[arg(long, value_name = "ID")]
@@ -102,7 +102,7 @@ pub enum Command {
     Fixture(super::fixture::FixtureArgs),
     /// Prove that the series is right: the main job, sets up all it needs
     Gate(super::gate::GateArgs),
-    /// Test this project itself: a quick gate, then the unit and integration tests
+    /// Test this project itself: quick gate, verify, then the unit and integration tests
     Test(super::test::TestArgs),
 }
 

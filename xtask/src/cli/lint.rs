@@ -11,7 +11,7 @@ use crate::patchset::Series;
 use crate::vendor;
 
 /// Flags of `lint`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct LintArgs {
     #[command(flatten)]
     base: BaseArg,

@@ -110,7 +110,7 @@ fn run(cli: Cli) -> Result<Outcome> {
         Command::Fixture(args) => fixture::run(&ctx, args),
         Command::Lint(args) => lint::run(&ctx, args),
         Command::Gate(args) => gate::run(&ctx, args),
-        Command::Test(args) => test::run(&ctx, args),
+        Command::Test(args) => test::run(&ctx, args, cli.global.json),
     }
 }
 

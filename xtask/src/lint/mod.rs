@@ -9,6 +9,7 @@ mod gates;
 mod markers;
 mod registry;
 mod retired;
+mod switches;
 mod unity;
 mod whitespace;
 
@@ -67,6 +68,7 @@ pub const RULES: &[Rule] = &[
     markers::RULE,
     registry::RULE,
     retired::RULE,
+    switches::RULE,
     unity::RULE,
     whitespace::RULE,
 ];

@@ -138,6 +138,29 @@ fn every_rule_finds_its_fault() {
 }
 
 #[test]
+fn switches_must_be_read_and_have_the_prefix() {
+    let toy = clean();
+    let switched = |names: &str| {
+        let text = GATED.replace("[notes]", &format!("switches = [{names}]\n[notes]"));
+        put(&toy.root().join("patches/first/patch.toml"), &text);
+        findings(&toy)
+    };
+    let code = "const char * first_x() { return getenv(\"OPENCOTI_X\"); }\n";
+    put(&toy.root().join("patches/first/src/src/hook.c"), code);
+    refresh(&toy.ctx, &toy.pristine, &toy.load()).unwrap();
+    assert_eq!(switched("\"OPENCOTI_X\""), [""; 0]);
+    let place = "patches/first/patch.toml:6: switches:";
+    assert_eq!(
+        switched("\"X\", \"OPENCOTI_\""),
+        [
+            format!("{place} no code of `first` reads the switch `OPENCOTI_`"),
+            format!("{place} no code of `first` reads the switch `X`"),
+            format!("{place} the switch `X` does not begin with OPENCOTI_"),
+        ]
+    );
+}
+
+#[test]
 fn one_rule_alone_and_an_unknown_one() {
     let toy = clean();
     put(&toy.root().join("patches/first/src/src/hook.c"), "int z;");

@@ -29,9 +29,9 @@ pub use gate_record::{
 };
 pub use hooks::{HookEntry, HooksFile, ImageEntry};
 pub use io::{read_json, read_toml, write_atomic, write_json};
-pub use patch::{Allow, PatchManifest};
+pub use patch::{Allow, PatchManifest, SWITCH_PREFIX};
 pub use retired::{Retired, RetiredPatch};
-pub use series::Series;
+pub use series::SeriesFile;
 pub use state::{TrackedFile, TreeState};
 pub use toolchain::{Compilers, Launcher, Tool, Toolchains, Version, Wheel};
 pub use upstreams::{Base, DirSource, GitSource, PypiSource, Source, TarballSource, Upstreams};

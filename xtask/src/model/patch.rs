@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+/// What the name of every switch begins with; gates keep such variables of the user's from the
+/// servers that they compare.
+pub const SWITCH_PREFIX: &str = "OPENCOTI_";
+
 /// One capability: manifest, hooks and overlay.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,7 +26,8 @@ pub struct PatchManifest {
     /// Gates that judge it.
     #[serde(default)]
     pub gates: Vec<String>,
-    /// Environment variables that switch it on; empty where there is nothing to switch.
+    /// Environment variables that switch it on, each beginning with [`SWITCH_PREFIX`]; empty where
+    /// there is nothing to switch.
     #[serde(default)]
     pub switches: Vec<String>,
     /// Files and folders of this project, outside the patch, that go into what is built and

@@ -45,14 +45,10 @@ pub struct Overlay {
     pub executable: bool,
 }
 
-/// Version of the formats of `patch.toml`, `series.toml` and `upstreams.toml`.
-const SCHEMA: u32 = 1;
-
 impl Series {
     /// Loads the series of `base`.
     pub fn load(project: &Project, base: &Base) -> Result<Series> {
         let registry = project.series()?;
-        check_schema(registry.schema).context(|| "registry/series.toml".to_owned())?;
         let known: Vec<String> = project
             .upstreams()?
             .base
@@ -140,12 +136,10 @@ impl Patch {
             .hint(suggest(id, known.iter().map(String::as_str), "patches")));
         }
         let manifest: PatchManifest = read_toml(&file)?;
-        let in_file = || project.show(&file);
-        check_schema(manifest.schema).context(in_file)?;
         if manifest.id != id {
             return Err(
                 Error::config(format!("its id is `{}`, its folder `{id}`", manifest.id))
-                    .context(in_file()),
+                    .context(project.show(&file)),
             );
         }
         let (hooks, hooks_file) = load_hooks(project, &dir, base)?;
@@ -164,15 +158,6 @@ impl Patch {
             hooks_file,
         })
     }
-}
-
-fn check_schema(schema: u32) -> Result<()> {
-    if schema == SCHEMA {
-        return Ok(());
-    }
-    Err(Error::config(format!(
-        "schema {schema} is not understood; this program reads schema {SCHEMA}"
-    )))
 }
 
 /// Whether `id` can name a patch: a folder, a marker in a comment and a C identifier in one.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::ctx::Ctx;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, ResultExt};
 use crate::model::{Digest, TreeState, read_json};
 use crate::patchset::{Images, Series};
 use crate::tree::{Difference, Entry, RelPath, TreeManifest};
@@ -40,13 +40,13 @@ impl std::fmt::Display for PatchState {
     }
 }
 
-/// A working tree whose content is exactly what its state says.
+/// A working tree that is exactly what the base and the whole series make.
 #[derive(Clone, Debug)]
 pub struct WorkingTree {
     /// The folder that holds the tree.
     pub root: PathBuf,
     /// What is applied.
-    pub state: TreeState,
+    pub series: Series,
     /// Its per-file manifest.
     pub manifest: TreeManifest,
 }
@@ -77,17 +77,6 @@ impl TreeStatus {
                 .iter()
                 .all(|(_, state)| *state == PatchState::Applied)
     }
-
-    /// Whether the tree is the base and nothing else.
-    pub fn is_pristine(&self) -> bool {
-        self.exists
-            && self.edited.is_empty()
-            && self.outdated.is_empty()
-            && self
-                .patches
-                .iter()
-                .all(|(_, state)| *state == PatchState::Absent)
-    }
 }
 
 /// The manifest of a working tree, without this program's own folder and without a repository
@@ -113,7 +102,9 @@ pub fn read_state(root: &Path) -> Result<Option<TreeState>> {
     if !path.exists() {
         return Ok(None);
     }
-    read_json(&path).map(Some)
+    read_json(&path)
+        .map(Some)
+        .hint(|| "cargo xtask apply writes it anew".to_owned())
 }
 
 /// `<tree>/.patchset/state.json`.
@@ -257,8 +248,9 @@ fn difference(images: &Images, path: &RelPath, entry: Option<Entry>) -> Differen
     }
 }
 
-/// The working tree with the whole series applied, checked by hashes; an error names what is
-/// missing or drifted.
+/// The working tree with the whole series applied, as its hashes say; an error names what is
+/// missing or drifted. What the state file says does not count: it decides nothing that hashes
+/// can, and the patch-set id also covers inputs that are no files of the tree.
 pub fn applied(ctx: &Ctx, pristine: &Pristine) -> Result<WorkingTree> {
     let series = Series::load(&ctx.project, &pristine.base)?;
     let images = Images::compute(pristine, &series)?;
@@ -266,9 +258,8 @@ pub fn applied(ctx: &Ctx, pristine: &Pristine) -> Result<WorkingTree> {
     let name = ctx.project.show(&root);
     let _lock = crate::lock::reading(ctx)?;
     if !root.exists() {
-        return Err(
-            Error::finding(format!("there is no working tree {name}")).hint("cargo xtask apply")
-        );
+        return Err(Error::usage(format!("there is no working tree {name}"))
+            .hint("cargo xtask apply makes one"));
     }
     let manifest = scan(&root)?;
     let state = read_state(&root)?;
@@ -281,17 +272,17 @@ pub fn applied(ctx: &Ctx, pristine: &Pristine) -> Result<WorkingTree> {
         ))
         .hint("cargo xtask status lists them; cargo xtask apply --discard-edits takes them back and keeps a copy"));
     }
-    match state {
-        Some(state) if status.is_applied() && state.patchset == series.id => Ok(WorkingTree {
-            root,
-            state,
-            manifest,
-        }),
-        _ => Err(Error::finding(format!(
+    if !status.is_applied() {
+        return Err(Error::finding(format!(
             "the series is not applied to {name} in its present form"
         ))
-        .hint("cargo xtask apply")),
+        .hint("cargo xtask apply"));
     }
+    Ok(WorkingTree {
+        root,
+        series,
+        manifest,
+    })
 }
 
 /// `1 file`, `2 files`.

@@ -48,6 +48,29 @@ fn apply_and_revert_are_exact_opposites() {
 }
 
 #[test]
+fn what_is_applied_is_read_from_the_files_alone() {
+    let toy = Toy::with_two_patches();
+    let missing = applied(&toy.ctx, &toy.pristine).unwrap_err();
+    assert_eq!(missing.kind(), Kind::Usage, "{missing}");
+    apply_all(&toy);
+    let state = toy.tree().join(".patchset/state.json");
+    let text = fs::read_to_string(&state).unwrap();
+
+    // Without a state file, and with another input of the build, the files are still right.
+    fs::remove_file(&state).unwrap();
+    let manifest = toy.root().join("patches/first/patch.toml");
+    let inputs = fs::read_to_string(&manifest).unwrap() + "inputs = [\"registry\"]\n";
+    put(&manifest, &inputs);
+    let tree = applied(&toy.ctx, &toy.pristine).unwrap();
+    assert_eq!(tree.series.id, toy.load().id);
+
+    // A state file that says so does not make it so.
+    put(&toy.tree().join("src/main.c"), MAIN);
+    put(&state, &text);
+    assert!(applied(&toy.ctx, &toy.pristine).is_err());
+}
+
+#[test]
 fn a_second_apply_touches_nothing() {
     let toy = Toy::with_two_patches();
     apply_all(&toy);
