@@ -8,6 +8,7 @@
 //! | [`error`] | the one error type: kind (which decides the exit code), context, hints |
 //! | [`ctx`] | what every operation is given: project, progress sink, cancellation, `--offline`, `--jobs` |
 //! | [`project`] | where things are: registry, patches, vendor trees, cache, target |
+//! | [`journal`] | changes to several committed files: all or none |
 //! | [`lock`] | locks between processes |
 //! | [`model`] | all data types that are read from or written to disk, and nothing else |
 //! | [`tree`] | folders as values: safe relative paths, per-file manifests, atomic replacement |
@@ -16,6 +17,7 @@
 //! | [`diff`] | unified diffs: parse, and apply exactly |
 //! | [`mail`] | diffs with an author and a reason, as `git format-patch` writes and `git am` takes them |
 //! | [`patchset`] | patches and series: load, images, apply, revert, status, verify |
+//! | [`authoring`] | the life of a patch: begin, refresh, reorder, split, fold, rename, snapshots |
 //! | [`lint`] | is the series in order? one rule, one file |
 //! | [`build`] | tools, CMake, ninja, stamps and build manifests |
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
@@ -23,6 +25,7 @@
 //! | [`doctor`] | what is there and what is missing |
 //! | [`cli`] | the only part that knows of clap and terminals: one command, one file |
 
+pub mod authoring;
 pub mod build;
 pub mod cli;
 pub mod ctx;
@@ -31,6 +34,7 @@ pub mod doctor;
 pub mod error;
 pub mod fixture;
 pub mod gate;
+pub mod journal;
 pub mod lint;
 pub mod lock;
 pub mod mail;

@@ -27,7 +27,11 @@ pub fn run(ctx: &Ctx, args: RefreshArgs) -> Result<Outcome> {
     } else {
         format!(
             "{} written; look at the difference before you commit it",
-            changed.join(" and ")
+            changed
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" and ")
         )
     };
     Ok(Outcome::good(

@@ -12,7 +12,10 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(subject: &Subject<'_>) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    if !book::is_current(subject.project, &book::page(subject.project)?)? {
+    if !book::is_current(
+        subject.project,
+        &book::page(subject.project, Some(subject.series))?,
+    )? {
         findings.push(Finding::at(
             book::PAGE,
             1,

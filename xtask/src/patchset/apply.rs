@@ -217,7 +217,8 @@ fn materialise(ctx: &Ctx, pristine: &Pristine, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn copy_file(from: &Path, to: &Path) -> Result<()> {
+/// Copies a file or a link; the copy can be written to.
+pub fn copy_file(from: &Path, to: &Path) -> Result<()> {
     let meta = fs_err::symlink_metadata(from)?;
     if meta.file_type().is_symlink() {
         #[cfg(unix)]

@@ -12,11 +12,15 @@ use crate::project::Project;
 /// The page, relative to the checkout.
 pub const PAGE: &str = "docs/UPSTREAM_SYNC.md";
 
-/// The text of the page, over all bases that have a series.
-pub fn page(project: &Project) -> Result<String> {
+/// The text of the page, over all bases that have a series; `fresh` in place of what the checkout
+/// holds for its base.
+pub fn page(project: &Project, fresh: Option<&Series>) -> Result<String> {
     let mut all = Vec::new();
     for base in project.upstreams()?.base {
-        let series = Series::load(project, &base)?;
+        let series = match fresh {
+            Some(fresh) if fresh.base.id == base.id => fresh.clone(),
+            _ => Series::load(project, &base)?,
+        };
         if !series.patches.is_empty() {
             all.push(series);
         }

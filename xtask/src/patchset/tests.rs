@@ -307,10 +307,7 @@ fn verify_finds_drift_in_registry_and_tree() {
             .collect::<Vec<_>>()
     };
     assert_eq!(findings(&toy), ["registry: registry/hooks.toml is missing"]);
-    assert_eq!(
-        refresh(&toy.ctx, &toy.pristine, &series).unwrap(),
-        ["registry/hooks.toml", "docs/UPSTREAM_SYNC.md"]
-    );
+    assert_eq!(refresh(&toy.ctx, &toy.pristine, &series).unwrap().len(), 2);
     assert!(
         refresh(&toy.ctx, &toy.pristine, &series)
             .unwrap()
