@@ -6,7 +6,7 @@
 //! <root>/vendor/<base>/     working tree: the base with its series       git-ignored
 //! <root>/target/llama/<base>/<flavour>-<backend>/   builds               git-ignored
 //! <cache>/downloads/        archives, named by digest                    shared
-//! <cache>/bases/<base>-<digest>/{tree,manifest}     pristine trees       shared
+//! <cache>/bases/<base>-<digest>/{tree,manifest,index}   pristine trees       shared
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ impl Project {
         self.vendor().join(base)
     }
 
-    /// `target/`, where everything that can be made again is put.
+    /// `target/`, for what can be made again; and below `discarded/` copies of edits, which cannot.
     pub fn target(&self) -> PathBuf {
         self.root.join("target")
     }
