@@ -73,6 +73,13 @@ fn bad_input_is_one_clear_error() {
     toy.fails(&["no-such-command"], 2);
     toy.fails(&["status", "--root", "/nonexistent"], 2);
     toy.fails(&["revert"], 2);
+    for args in [&["--json", "apply", "--no-such-flag"][..], &["--json"]] {
+        let output = toy.run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(json["error"]["kind"], "usage", "{json}");
+        assert!(!json["error"]["message"].as_str().unwrap().is_empty());
+    }
 
     let series = toy.root().join("registry/series.toml");
     let good = fs::read_to_string(&series).unwrap();

@@ -114,7 +114,7 @@ fn ours(case: &Case) -> Result<Tree, String> {
     Ok(tree)
 }
 
-/// Agreement, a known deviation by its row, or a fault in words.
+/// The deviation where the two differ as they should; what happened where they differ otherwise.
 type Outcome = Result<Option<&'static str>, String>;
 
 /// Why the two disagree; the name of the deviation where it is a known one; none where they agree.
@@ -145,7 +145,13 @@ fn compare(case: &Case) -> Outcome {
         (Applied::Offset(said, _), Ok(_)) => {
             Err(format!("ours applies, git looks elsewhere: {said}"))
         }
-        (Applied::Refused(said), Ok(_)) => Err(format!("ours applies, git refuses: {said}")),
+        (Applied::Refused(said), Ok(_)) => {
+            let errors: Vec<&str> = said
+                .lines()
+                .filter(|line| line.starts_with("error"))
+                .collect();
+            Err(format!("ours applies, git refuses: {}", errors.join(" ")))
+        }
     }
 }
 

@@ -266,9 +266,24 @@ fn the_same_file_twice_is_inconclusive() {
     assert!(text.contains("very same files"), "{text}");
 }
 
+/// Scripts differ, and what they start does not.
+#[test]
+#[cfg(target_os = "linux")]
+fn two_scripts_that_start_one_program_are_inconclusive() {
+    let tools = tempfile::tempdir().unwrap();
+    let program = tools.path().join("llama-server-real");
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    let setup = setup_with("good", "good", &format!("'{}' 1000 &", program.display()));
+    let (code, text) = setup.run(&["--quick"]);
+    assert_eq!(code, 3, "{text}");
+    assert!(text.contains("both servers have loaded"), "{text}");
+    assert!(text.contains("llama-server-real"), "{text}");
+}
+
 #[test]
 fn servers_that_answer_badly_are_no_verdict() {
-    let cases: [(&str, &[&str]); 7] = [
+    let cases: [(&str, &[&str]); 8] = [
+        ("babble", &["written more than 256 MiB to its log"]),
         (
             "http-500",
             &[

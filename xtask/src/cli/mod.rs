@@ -36,7 +36,14 @@ pub fn main() -> ExitCode {
         Err(error) => {
             // Help and version are no errors: clap prints them to stdout with code 0.
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+            if !error.use_stderr() {
+                return ExitCode::SUCCESS;
+            }
+            // Nothing is parsed, so the flag is looked for where it would stand.
+            if std::env::args_os().skip(1).any(|word| word == "--json") {
+                let _ = print(&outcome::error_json("", &usage(&error)));
+            }
+            return ExitCode::from(2);
         }
     };
     cli.global.color.write_global();
@@ -64,6 +71,17 @@ pub fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// What clap says, in one line.
+fn usage(error: &clap::Error) -> Error {
+    let text = error.render().to_string();
+    let first = text.lines().find(|line| !line.trim().is_empty());
+    let message = match error.kind() {
+        clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "no command was given",
+        _ => first.unwrap_or_default().trim_start_matches("error: "),
+    };
+    Error::usage(message).hint("cargo xtask --help")
 }
 
 fn print(text: &str) -> std::io::Result<()> {
@@ -119,7 +137,9 @@ fn context(global: &Global) -> Result<Ctx> {
     })
 }
 
-/// The checkout that the current folder lies in, else the one that this program was built from.
+/// The checkout that the current folder lies in, else the one whose xtask cargo was told to run.
+/// Never the one that this program happens to be built from: a checkout that lost its registry
+/// must not be answered for by another one.
 fn checkout() -> Result<std::path::PathBuf> {
     let here = std::env::current_dir()?;
     let inside = here
@@ -127,8 +147,9 @@ fn checkout() -> Result<std::path::PathBuf> {
         .find(|dir| dir.join("registry/upstreams.toml").is_file());
     Ok(match inside {
         Some(dir) => dir.to_path_buf(),
-        None => std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-            .parent()
+        None => std::env::var_os("CARGO_MANIFEST_DIR")
+            .as_deref()
+            .and_then(|package| std::path::Path::new(package).parent())
             .map_or(here.clone(), std::path::Path::to_path_buf),
     })
 }

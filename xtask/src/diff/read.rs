@@ -127,8 +127,8 @@ fn pass(lines: &Lines<'_>, place: Place) -> Result<Place> {
     if line.starts_with(b"diff --cc ") || line.starts_with(b"diff --combined ") {
         return Err(lines.stray("begins the diff of a merge, which has two old sides"));
     }
-    if is_only_in(line) {
-        return Err(lines.stray("stands for a file that was left out; use `diff -N`"));
+    if is_left_out(line) {
+        return Err(lines.stray("stands for a file that was left out; write it with `git diff`"));
     }
     match place {
         Place::Prose => Ok(Place::Prose),
@@ -141,8 +141,13 @@ fn pass(lines: &Lines<'_>, place: Place) -> Result<Place> {
     }
 }
 
-/// `Only in a/b: c`, which `diff -r` writes for a file that it leaves out.
-fn is_only_in(line: &[u8]) -> bool {
+/// `Only in a/b: c` or `File a/b is a directory while file …`, which `diff -r` writes for a file
+/// that it leaves out.
+fn is_left_out(line: &[u8]) -> bool {
+    let while_file = b" while file ";
+    if line.starts_with(b"File ") && line.windows(while_file.len()).any(|at| at == while_file) {
+        return true;
+    }
     let Some(rest) = line.strip_prefix(b"Only in ") else {
         return false;
     };

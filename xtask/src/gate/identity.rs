@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use crate::build::Build;
 use crate::error::{Error, Result, ResultExt};
-use crate::gate::server::is_library;
+use crate::gate::server::{is_library, is_program};
 use crate::model::{Artifact, Digest, Flavour, SWITCH_PREFIX, SideStamp};
 use crate::project::suggest;
 
@@ -24,7 +24,7 @@ pub struct Side {
     dir: PathBuf,
     /// Whether it was built here, so that everything it loads must be known.
     built: bool,
-    /// Libraries that were seen loaded, real paths.
+    /// Libraries and programs that were seen loaded, real paths.
     loaded: Mutex<BTreeSet<PathBuf>>,
 }
 
@@ -162,6 +162,13 @@ impl Side {
         if self.built {
             let own = self.own_files();
             if let Some(foreign) = loaded.iter().find(|path| !own.contains(*path)) {
+                if foreign.to_string_lossy().ends_with(" (deleted)") {
+                    return Err(Error::finding(format!(
+                        "{} was replaced while it was compared",
+                        foreign.to_string_lossy().trim_end_matches(" (deleted)")
+                    ))
+                    .hint("run the same command again once no other command builds"));
+                }
                 return Err(Error::finding(format!(
                     "{} has loaded {}, which is no recorded file of its build",
                     self.program.display(),
@@ -219,7 +226,7 @@ pub fn indistinct(baseline: &Side, candidate: &Side) -> Option<String> {
     let shared: Vec<String> = (baseline.loaded().intersection(&candidate.loaded()))
         .filter(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with("libllama")
+            name.starts_with("libllama") || is_program(&name)
         })
         .map(|path| path.display().to_string())
         .collect();

@@ -73,6 +73,9 @@ pub struct Report {
 /// the report names for running it again.
 pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     let plans = definition::load(&ctx.project, &request.gates, request.quick)?;
+    if request.gates.is_empty() && request.servers.is_none() {
+        complete(ctx, request, &plans)?;
+    }
     let dir = ctx.project.target().join("gate");
     fs_err::create_dir_all(&dir)?;
     let _lock = crate::lock::file(ctx, &dir.join(".lock"))?;
@@ -100,6 +103,29 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         files,
         report,
     })
+}
+
+/// Refuses to run "all gates" where one that a patch is to be judged by is missing: a lost or
+/// misspelt definition would pass by not being there.
+fn complete(ctx: &Ctx, request: &Request, plans: &[Plan]) -> Result<()> {
+    let base = ctx.project.base(request.base.as_deref())?;
+    let known: Vec<&str> = plans
+        .iter()
+        .map(|Plan::Chash(plan)| plan.definition.id.as_str())
+        .collect();
+    for patch in Series::load(&ctx.project, &base)?.patches {
+        for gate in &patch.manifest.gates {
+            if !known.contains(&gate.as_str()) {
+                return Err(Error::config(format!(
+                    "`{}` is judged by the gate `{gate}`, and there is no gates/{gate}.toml",
+                    patch.id()
+                ))
+                .hint(crate::project::suggest(gate, known.into_iter(), "gates"))
+                .hint("bring the definition back, or mend `gates` in patch.toml"));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn latest(dir: &Path, gate: &str) -> PathBuf {

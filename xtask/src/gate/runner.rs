@@ -60,7 +60,7 @@ impl ServerRunner<'_> {
             stop: Duration::from_secs(limits.stop),
         };
         let mut server = Server::start(&launch, halt)?;
-        if let Some(loaded) = server.loaded_libraries() {
+        if let Some(loaded) = server.loaded_files() {
             side.check_loaded(&loaded)?;
         }
         let sampling = Sampling {

@@ -27,6 +27,9 @@ const HEAD: u64 = 1 << 20;
 /// Bytes of the log's end that those lines are looked for in.
 const TAIL_BYTES: u64 = 16 << 10;
 
+/// Bytes of a log at which its server is stopped.
+const LARGEST_LOG: u64 = 256 << 20;
+
 /// How to start a server.
 #[derive(Clone, Debug)]
 pub struct Launch<'a> {
@@ -113,6 +116,7 @@ impl Server {
                     describe(status)
                 )));
             }
+            self.check_log()?;
             if port.is_none() {
                 port = announced_port(&log_text(&self.log));
                 if let Some(port) = port {
@@ -142,6 +146,19 @@ impl Server {
         self.process.id()
     }
 
+    /// A server that says the same thing for ever must not fill the disk.
+    fn check_log(&self) -> Result<()> {
+        let size = std::fs::metadata(&self.log).map_or(0, |meta| meta.len());
+        if size <= LARGEST_LOG {
+            return Ok(());
+        }
+        Err(Error::environment(format!(
+            "the server has written more than {} MiB to its log",
+            LARGEST_LOG >> 20
+        ))
+        .hint("make it say less; the gate keeps what a server says until it is over"))
+    }
+
     /// Lets `ask` talk to the server. Ends the server, and with it the request, as soon as
     /// `halt` is set. An error says how the server died, where it did, and what it said last.
     pub fn ask<T: Send>(
@@ -153,6 +170,11 @@ impl Server {
         let result = std::thread::scope(|scope| {
             let asking = scope.spawn(move || ask(&client));
             while !asking.is_finished() {
+                let talks_too_much = self.check_log();
+                if talks_too_much.is_err() {
+                    self.process.end()?;
+                    return talks_too_much.and(Err(Error::interrupted()));
+                }
                 if halt.is_set() || self.process.ended()?.is_some() {
                     // Its connection closes, which ends the request.
                     self.process.end()?;
@@ -211,11 +233,47 @@ impl Server {
         explained
     }
 
-    /// The llama.cpp libraries that it has really loaded; `None` where the system cannot tell.
-    pub fn loaded_libraries(&self) -> Option<BTreeSet<PathBuf>> {
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.id())).ok()?;
-        Some(libraries(&maps))
+    /// The llama.cpp libraries that it has really loaded, and the llama.cpp programs that run;
+    /// `None` where the system cannot tell. The named program may be a script that starts the
+    /// server, so every process of its group is looked at.
+    pub fn loaded_files(&self) -> Option<BTreeSet<PathBuf>> {
+        let mut found = files_of(self.id())?;
+        for entry in std::fs::read_dir("/proc").ok()?.flatten() {
+            let name = entry.file_name();
+            let Some(id) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+                continue;
+            };
+            let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            if id != self.id() && process_group(&stat) == Some(self.id()) {
+                // One that has just ended has nothing loaded.
+                found.extend(files_of(id).unwrap_or_default());
+            }
+        }
+        Some(found)
     }
+}
+
+/// See [`Server::loaded_files`]; of one process.
+fn files_of(id: u32) -> Option<BTreeSet<PathBuf>> {
+    let mut files = libraries(&std::fs::read_to_string(format!("/proc/{id}/maps")).ok()?);
+    if let Ok(program) = std::fs::read_link(format!("/proc/{id}/exe"))
+        && is_program(&program.file_name().unwrap_or_default().to_string_lossy())
+    {
+        files.insert(program);
+    }
+    Some(files)
+}
+
+/// The process group in a line of `/proc/<pid>/stat`: the third field after the name, which
+/// stands in parentheses and may itself hold any.
+fn process_group(stat: &str) -> Option<u32> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_ascii_whitespace().nth(2)?.parse().ok()
+}
+
+/// Whether `name` is a program of llama.cpp.
+pub fn is_program(name: &str) -> bool {
+    name.starts_with("llama-")
 }
 
 /// Whether `name` is a library of llama.cpp.
@@ -349,6 +407,12 @@ mod tests {
             "/x y/out/bin/libllama.so.0.5.0",
         ];
         assert_eq!(found, expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn the_process_group_is_found_behind_any_name() {
+        assert_eq!(process_group("77 (a) b) S 1 42 42 0 -1"), Some(42));
+        assert_eq!(process_group(""), None);
     }
 
     #[test]

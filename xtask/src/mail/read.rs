@@ -134,21 +134,13 @@ fn one(text: &[u8]) -> Result<Mail> {
     // A subject in the body has no place in the series; the mail's own has.
     let own = headers.get_first_value("Subject").unwrap_or_default();
     let part = part.or_else(|| without_patch(&own).0);
-    let text = |bytes: &[u8], what: &str| -> Result<String> {
-        // Git writes UTF-8 also where it does not say so.
-        if let Ok(text) = std::str::from_utf8(bytes) {
-            return Ok(text.to_owned());
-        }
-        let charset = charset(&kind.charset)?;
-        charset(bytes).ok_or_else(|| broken(&format!("its {what} is not {}", kind.charset)))
-    };
     Ok(Mail {
         author,
         date,
         part,
         subject: subject.to_owned(),
-        body: text(&message.body, "message")?,
-        notes: text(&message.notes, "text before the diff")?,
+        body: in_unicode(&message.body, &kind.charset)?,
+        notes: in_unicode(&message.notes, &kind.charset)?,
         diff: message.diff,
     })
 }
@@ -181,16 +173,12 @@ fn decoded(headers: &[MailHeader<'_>], body: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-/// Reads bytes of a character set; nothing where they are UTF-8 or meant to be.
-type Decoder = fn(&[u8]) -> Option<String>;
-
-/// How to read bytes of a character set that is not UTF-8.
-fn charset(name: &str) -> Result<Decoder> {
-    match name.to_ascii_lowercase().as_str() {
-        "iso-8859-1" | "latin1" => {
-            Ok(|bytes| Some(bytes.iter().map(|byte| char::from(*byte)).collect()))
-        }
-        "utf-8" | "us-ascii" => Ok(|_| None),
+/// The message as text. Git writes UTF-8 also where it does not say so.
+fn in_unicode(bytes: &[u8], charset: &str) -> Result<String> {
+    match charset.to_ascii_lowercase().as_str() {
+        "iso-8859-1" | "latin1" => Ok(bytes.iter().map(|byte| char::from(*byte)).collect()),
+        "utf-8" | "us-ascii" => String::from_utf8(bytes.to_vec())
+            .map_err(|_| broken(&format!("its message is not {charset}"))),
         other => Err(broken(&format!(
             "its character set {other:?} is not read here"
         ))),

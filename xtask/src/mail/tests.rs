@@ -197,6 +197,26 @@ fn base64_is_read_and_html_refused() {
 }
 
 #[test]
+fn the_character_set_of_the_message_counts_and_the_diff_is_bytes() {
+    let head = "From: a <a@b>\nDate: Sun, 29 Nov 2026 13:16:57 +0000\nSubject: x\nContent-Type: text/plain; charset=";
+    let read_as = |charset: &str, message: &[u8]| {
+        let diff = b"\n---\n\n--- a/f\n+++ b/f\n@@ -1 +1,2 @@\n a\n+\xff\n";
+        read(&[head.as_bytes(), charset.as_bytes(), b"\n\n", message, diff].concat())
+    };
+    let latin = read_as("iso-8859-1", b"caf\xe9").unwrap();
+    assert_eq!(latin.body, "café");
+    assert!(latin.diff.ends_with(b"+\xff\n"));
+    assert_eq!(read_as("UTF-8", "café".as_bytes()).unwrap().body, "café");
+    assert!(read_as("UTF-8", b"caf\xe9").is_err());
+    assert!(
+        read_as("koi8-r", b"x")
+            .unwrap_err()
+            .to_string()
+            .contains("koi8-r")
+    );
+}
+
+#[test]
 fn line_ends_of_a_patched_file_are_kept() {
     let mut mail = sample();
     mail.diff = b"--- a/f\n+++ b/f\n@@ -1 +1,2 @@\n a\r\n+b\r\n".to_vec();

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::diff;
 use crate::error::{Error, Result};
 use crate::model::Digest;
+use crate::patchset::status::STATE_DIR;
 use crate::patchset::{Patch, Series};
 use crate::tree::{Entry, FileMode, RelPath};
 use crate::vendor::Pristine;
@@ -158,6 +159,10 @@ impl Images {
             }
         }
         for file in &patch.overlay {
+            if let Some(detail) = self.no_room(pristine, &file.path, &steps) {
+                problems.push(problem(&file.path, detail, false));
+                continue;
+            }
             if let Some(there) = self.current(pristine, &file.path)? {
                 let same = there.content == file.content;
                 let detail = "the overlay brings a file that is there already".to_owned();
@@ -177,6 +182,32 @@ impl Images {
             }
         }
         Ok(problems)
+    }
+
+    /// Why no tree can hold a new file at `path`, where it cannot.
+    fn no_room(
+        &self,
+        pristine: &Pristine,
+        path: &RelPath,
+        steps: &[(RelPath, Option<Image>, Image)],
+    ) -> Option<String> {
+        let text = path.as_str();
+        if text.starts_with(STATE_DIR) {
+            return Some(format!("{STATE_DIR} is this program's own folder"));
+        }
+        let there = || {
+            let base = pristine.manifest.iter().map(|(path, _)| path);
+            base.chain(self.files.keys())
+                .chain(steps.iter().map(|(path, ..)| path))
+        };
+        there()
+            .find(|other| is_below(text, other.as_str()))
+            .map(|file| format!("{file} is a file, not a folder"))
+            .or_else(|| {
+                there()
+                    .any(|other| is_below(other.as_str(), text))
+                    .then(|| format!("{text} is a folder"))
+            })
     }
 
     /// The file as the patches so far leave it.
@@ -267,6 +298,11 @@ pub fn pristine_image(pristine: &Pristine, path: &RelPath) -> Result<Option<Imag
         )));
     }
     Ok(Some(image))
+}
+
+fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder)
+        .is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Every file that a patch touches.

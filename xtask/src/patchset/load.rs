@@ -284,6 +284,11 @@ fn inputs(project: &Project, patch: &Patch) -> Result<Vec<(String, Digest)>> {
         let path = RelPath::new(input.trim_end_matches('/')).map_err(broken)?;
         for entry in walkdir::WalkDir::new(path.below(project.root())).sort_by_file_name() {
             let entry = entry.map_err(|error| broken(Error::config(error.to_string())))?;
+            if entry.path_is_symlink() {
+                // What it leads to can change without a change of the id.
+                let shown = project.show(entry.path());
+                return Err(broken(Error::config(format!("{shown} is a symbolic link"))));
+            }
             if entry.file_type().is_file() {
                 list.push((project.show(entry.path()), Digest::of_file(entry.path())?));
             }

@@ -494,3 +494,85 @@ fn a_repository_in_the_working_tree_is_none_of_our_business() {
     assert!(error.to_string().contains("sub/.git/config"), "{error}");
     assert!(!error.hints().is_empty());
 }
+
+#[test]
+fn an_overlay_cannot_stand_on_a_folder_or_below_a_file() {
+    for (first, second, words) in [
+        ("x", "src/main.c/below", "src/main.c is a file"),
+        ("x", "src", "src is a folder"),
+        ("new", "new/below", "new is a file"),
+        ("new/below", "new", "new is a folder"),
+        ("x", ".patchset/state.json", "this program's own folder"),
+    ] {
+        let toy = Toy::new();
+        toy.patch("first", "", &[(first, "1")]);
+        toy.patch("second", "", &[(second, "2")]);
+        toy.series(&["first", "second"]);
+        let series = toy.load();
+        let error = apply(&toy.ctx, &toy.pristine, &series, 2, false).unwrap_err();
+        assert_eq!(error.kind(), Kind::Finding, "{second}: {error}");
+        assert!(error.to_string().contains(words), "{second}: {error}");
+        let result = verify(&toy.ctx, &toy.pristine, &series).unwrap();
+        let found = |finding: &Finding| finding.part == "patch" && finding.what.contains(words);
+        assert!(result.findings.iter().any(found), "{second}");
+    }
+    let toy = Toy::new();
+    toy.patch("first", "", &[("src/main.c.txt", "1"), ("sr", "2")]);
+    toy.series(&["first"]);
+    apply_all(&toy);
+}
+
+#[test]
+fn a_gate_that_is_not_there_is_a_finding() {
+    let toy = Toy::with_two_patches();
+    let file = toy.root().join("patches/first/patch.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    put(&file, &format!("{text}gates = [\"chash\"]\n"));
+    let missing = |toy: &Toy| {
+        let result = verify(&toy.ctx, &toy.pristine, &toy.load()).unwrap();
+        let gate = |finding: &&Finding| finding.what.contains("gates/chash.toml");
+        result.findings.iter().filter(gate).count()
+    };
+    assert_eq!(missing(&toy), 1);
+    put(&toy.root().join("gates/chash.toml"), "");
+    assert_eq!(missing(&toy), 0);
+}
+
+#[test]
+fn an_input_that_is_a_link_is_refused() {
+    let toy = Toy::with_two_patches();
+    let file = toy.root().join("patches/first/patch.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    put(&file, &format!("{text}inputs = [\"lib\"]\n"));
+    put(&toy.root().join("lib/a.rs"), "");
+    let before = toy.load().id;
+    put(&toy.root().join("lib/a.rs"), "x");
+    assert_ne!(toy.load().id, before);
+    std::os::unix::fs::symlink("/etc/passwd", toy.root().join("lib/b.rs")).unwrap();
+    let error = Series::load(&toy.ctx.project, &toy.pristine.base).unwrap_err();
+    assert!(error.to_string().contains("symbolic link"), "{error}");
+}
+
+#[test]
+fn a_registry_of_another_schema_is_not_read() {
+    let toy = Toy::with_two_patches();
+    let series = toy.load();
+    refresh(&toy.ctx, &toy.pristine, &series).unwrap();
+    let path = toy.root().join("registry/hooks.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    put(&path, &text.replace("schema = 1", "schema = 2"));
+    assert!(verify(&toy.ctx, &toy.pristine, &series).is_err());
+    assert!(refresh(&toy.ctx, &toy.pristine, &series).is_err());
+    let path = toy.root().join("registry/upstreams.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    for (from, to) in [
+        ("schema = 1", "schema = 2"),
+        (
+            "[[base]]",
+            "[[base]]\nid = \"toy\"\ntree = \"0000000000000000000000000000000000000000000000000000000000000000\"\n[[base]]",
+        ),
+    ] {
+        put(&path, &text.replacen(from, to, 1));
+        assert_eq!(toy.ctx.project.base(None).unwrap_err().kind(), Kind::Config);
+    }
+}

@@ -51,7 +51,7 @@ impl Verification {
 /// caller's: see `vendor::check` and `build::check`.
 pub fn verify(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<Verification> {
     let mut out = Verification::default();
-    check_patches(series, &mut out);
+    check_patches(ctx, series, &mut out);
     let (images, problems) = Images::attempt(pristine, series)?;
     for problem in &problems {
         out.add("patch", problem.to_string(), "mend the hooks of that patch");
@@ -98,9 +98,22 @@ pub fn verify(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<Verific
     Ok(out)
 }
 
-fn check_patches(series: &Series, out: &mut Verification) {
+fn check_patches(ctx: &Ctx, series: &Series, out: &mut Verification) {
     let mut total = 0;
     for patch in &series.patches {
+        for gate in &patch.manifest.gates {
+            let file = format!("gates/{gate}.toml");
+            if !ctx.project.root().join(&file).is_file() {
+                out.add(
+                    "patch",
+                    format!(
+                        "{}: it is judged by the gate `{gate}`, and there is no {file}",
+                        patch.id()
+                    ),
+                    "bring the definition back, or mend `gates` in patch.toml",
+                );
+            }
+        }
         let hooks: Vec<diff::Hook> = patch.hooks.iter().flat_map(diff::hooks).collect();
         total += hooks.len();
         for hook in hooks.iter().filter(|hook| !hook.is_marked(patch.id())) {

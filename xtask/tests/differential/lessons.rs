@@ -274,3 +274,45 @@ fn names_outside_ascii_and_with_blanks_survive() {
     let changes = diff::apply_files(&files, &before).unwrap();
     assert_eq!(changes.len(), 2);
 }
+
+#[test]
+fn what_gnu_diff_writes_is_read() {
+    for seed in 0..80 {
+        let mut rng = super::random::Rng::new(0x9d + seed);
+        let plain = |mut tree: Tree| {
+            // GNU diff knows neither links nor modes, and says nothing of empty files.
+            tree.retain(|_, blob| {
+                blob.mode != llama_patchset::tree::FileMode::Link && !blob.content.is_empty()
+            });
+            for blob in tree.values_mut() {
+                blob.mode = llama_patchset::tree::FileMode::Plain;
+            }
+            tree
+        };
+        let before = plain(super::random::tree(&mut rng));
+        let after = plain(super::random::changed(&mut rng, &before));
+        let dir = tempfile::tempdir().unwrap();
+        for (name, tree) in [("a", &before), ("b", &after)] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+            git::write(&dir.path().join(name), tree);
+        }
+        let mut command = Command::new("diff");
+        command
+            .args(["-ruN", "a", "b"])
+            .current_dir(dir.path())
+            .env("LC_ALL", "C");
+        let Ok(output) = command.output() else {
+            return;
+        };
+        if before == after {
+            continue;
+        }
+        let text = String::from_utf8(output.stdout).unwrap();
+        match ours(&case(before.clone(), &text)) {
+            Ok(result) => assert_eq!(result, after, "{text}"),
+            // A file in the place of a folder is left out by GNU diff, with a line that says so.
+            Err(reason) if text.contains(" while file ") => assert!(reason.contains("left out")),
+            Err(reason) => panic!("{reason}: {text}"),
+        }
+    }
+}

@@ -48,6 +48,16 @@ pub fn serve() {
             "{removed} came through"
         );
     }
+    if fault == "babble" {
+        // A file with a hole: long, and yet nothing on the disk.
+        let log = std::fs::File::from(
+            std::os::fd::AsFd::as_fd(&std::io::stdout())
+                .try_clone_to_owned()
+                .unwrap(),
+        );
+        log.set_len(1 << 30).unwrap();
+        std::thread::sleep(Duration::from_secs(600));
+    }
     if fault == "hang-at-start" {
         std::thread::sleep(Duration::from_secs(600));
     }
