@@ -115,12 +115,6 @@ impl Project {
     pub fn upstreams(&self) -> Result<Upstreams> {
         let file: Upstreams = crate::model::read_toml(&self.registry("upstreams.toml"))?;
         let broken = |what: String| Err(Error::config(what).context("registry/upstreams.toml"));
-        if file.schema != 1 {
-            return broken(format!(
-                "schema {} is not understood; this program reads schema 1",
-                file.schema
-            ));
-        }
         let mut seen = std::collections::BTreeSet::new();
         match file.base.iter().find(|base| !seen.insert(&base.id)) {
             Some(twice) => broken(format!("the base `{}` stands twice", twice.id)),

@@ -1,7 +1,5 @@
 //! `registry/hooks.toml`, generated from bases and patches.
 
-use std::path::Path;
-
 use crate::ctx::Ctx;
 use crate::diff;
 use crate::error::{Error, Result};
@@ -56,19 +54,6 @@ pub fn registry_of(series: &Series, images: &Images) -> HooksFile {
     file
 }
 
-/// Reads the registry of hooks and images.
-pub fn read_registry(path: &Path) -> Result<HooksFile> {
-    let file: HooksFile = read_toml(path)?;
-    if file.schema == 1 {
-        return Ok(file);
-    }
-    Err(Error::config(format!(
-        "schema {} is not understood; this program reads schema 1",
-        file.schema
-    ))
-    .context(path.display().to_string()))
-}
-
 /// Writes the entries of this base in `registry/hooks.toml` anew, keeps those of the others,
 /// writes `docs/UPSTREAM_SYNC.md`, and returns the files that changed. Nothing is written where
 /// the series does not apply.
@@ -77,7 +62,7 @@ pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<Vec<St
     let images = Images::compute(pristine, series)?;
     let path = ctx.project.registry("hooks.toml");
     let mut old = if path.exists() {
-        read_registry(&path)?
+        read_toml::<HooksFile>(&path)?
     } else {
         HooksFile {
             schema: 1,
@@ -112,7 +97,7 @@ pub fn registry_drift(project: &Project, series: &Series, images: &Images) -> Re
     if !path.exists() {
         return Ok(vec!["registry/hooks.toml is missing".to_owned()]);
     }
-    let mut recorded = read_registry(&path)?;
+    let mut recorded: HooksFile = read_toml(&path)?;
     recorded.hook.retain(|entry| entry.base == series.base.id);
     recorded.image.retain(|entry| entry.base == series.base.id);
     let fresh = registry_of(series, images);
