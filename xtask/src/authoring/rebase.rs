@@ -4,7 +4,7 @@
 //! patch left it, and as it now finds it. Nothing is searched for. A patch on unchanged files is
 //! not touched at all.
 
-use git2::{MergeFileInput, MergeFileOptions, merge_file};
+use git2::{MergeFileInput, MergeFileOptions, ObjectType, Oid, merge_file};
 
 use crate::diff::{self, FileDiff};
 use crate::error::{Error, Result};
@@ -50,6 +50,9 @@ pub fn merge(sides: &Sides<'_>) -> Result<std::result::Result<Vec<u8>, String>> 
         .ancestor_label("before")
         .our_label("now")
         .their_label("patch");
+    // `merge_file` is the one entry of git2 that does not initialise libgit2, which then has no
+    // allocator and fails without a message. Any other entry does.
+    let _ = Oid::hash_object(ObjectType::Blob, b"");
     let merged = merge_file(&ancestor, &ours, &theirs, Some(&mut options))
         .map_err(|error| Error::internal(error.message().to_owned()))?;
     Ok(if merged.is_automergeable() {

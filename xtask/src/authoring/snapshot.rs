@@ -135,7 +135,9 @@ pub fn restore(ctx: &Ctx, base: &str, name: &str) -> Result<(Snapshot, Option<Sn
     }
     let root = ctx.project.working_tree(base);
     let kept = if root.is_dir() && whole(&root)? != manifest {
-        let time = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S-%f").to_string();
+        let time = jiff::Timestamp::now()
+            .strftime("%Y%m%d-%H%M%S-%f")
+            .to_string();
         Some(self::snapshot(
             ctx,
             base,

@@ -49,7 +49,7 @@ pub use manifest::{Difference, FlagDifference, check, compare_flags};
 /// Programs that are built.
 pub const TARGETS: [&str; 2] = ["llama-server", "llama-bench"];
 
-/// A finished build whose artifacts are what its manifest says.
+/// A finished build: its folder, and what its manifest says of it.
 #[derive(Clone, Debug)]
 pub struct Build {
     /// `target/llama/<base>/<flavour>-<backend>`.

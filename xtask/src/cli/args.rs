@@ -102,7 +102,7 @@ pub enum Command {
     Fixture(super::fixture::FixtureArgs),
     /// Prove that the series is right: the main job, sets up all it needs
     Gate(super::gate::GateArgs),
-    /// Test this project itself: quick gate, verify, then the unit and integration tests
+    /// Test this project itself: lint, quick gate, verify, then the unit and integration tests
     Test(super::test::TestArgs),
 }
 

@@ -1,5 +1,6 @@
-//! All data types that are read from or written to disk. No behaviour beyond reading, writing
-//! and checking themselves.
+//! The files of the project as types, each in the module of its name. No behaviour beyond
+//! reading, writing and checking themselves. What one room alone writes and reads again (the
+//! request to CMake, the cache's index) stays in that room.
 
 mod build;
 mod digest;

@@ -211,7 +211,10 @@ fn materialise(ctx: &Ctx, pristine: &Pristine, dir: &Path) -> Result<()> {
             "the cached base {} is not what it should be: {first}",
             pristine.base.id
         ))
-        .hint("cargo xtask vendor --force"));
+        .hint(format!(
+            "cargo xtask vendor --base {} --force",
+            pristine.base.id
+        )));
     }
     task.finish(&count(pristine.manifest.len(), "file"));
     Ok(())
@@ -228,7 +231,7 @@ pub fn copy_file(from: &Path, to: &Path) -> Result<()> {
         fs_err::copy(from, to)?;
         #[cfg(unix)]
         {
-            // The cache is read-only; the copy is to be edited.
+            // A shared cache may be read-only; the copy is to be edited.
             use std::os::unix::fs::PermissionsExt;
             let mode = meta.permissions().mode() | 0o200;
             fs_err::set_permissions(to, std::fs::Permissions::from_mode(mode))?;

@@ -7,7 +7,7 @@ use crate::diff::{self, FileDiff};
 use crate::error::{Error, Kind, Result, ResultExt};
 use crate::model::{Base, Digest, PatchManifest, read_toml};
 use crate::project::{Project, suggest};
-use crate::tree::RelPath;
+use crate::tree::{FileMode, RelPath};
 
 /// A base with its ordered patches.
 #[derive(Clone, Debug)]
@@ -225,21 +225,10 @@ fn load_overlay(dir: &Path) -> Result<Vec<Overlay>> {
         overlay.push(Overlay {
             path: RelPath::from_path(below)?,
             content: fs_err::read(entry.path())?,
-            executable: is_executable(&meta),
+            executable: FileMode::of(&meta) == FileMode::Executable,
         });
     }
     Ok(overlay)
-}
-
-#[cfg(unix)]
-fn is_executable(meta: &std::fs::Metadata) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    meta.permissions().mode() & 0o100 != 0
-}
-
-#[cfg(not(unix))]
-fn is_executable(_: &std::fs::Metadata) -> bool {
-    false
 }
 
 fn refuse_shared_overlay(patches: &[Patch]) -> Result<()> {

@@ -191,6 +191,8 @@ pub fn classify(
     }
     edited.sort_by(|a, b| a.path().cmp(b.path()));
     outdated.sort();
+    // A patch that touches nothing goes with the others.
+    let any_applied = tally.iter().any(|(applied, _, _)| *applied > 0);
     let patches = series
         .ids()
         .into_iter()
@@ -198,6 +200,7 @@ pub fn classify(
         .map(|(id, counts)| {
             let state = match counts {
                 (_, _, drifted) if drifted > 0 => PatchState::Drifted,
+                (0, 0, 0) if any_applied => PatchState::Applied,
                 (0, _, _) => PatchState::Absent,
                 (_, 0, _) => PatchState::Applied,
                 _ => PatchState::Partial,
