@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::ctx::Ctx;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, ResultExt};
 use crate::model::{Digest, TreeState, read_json};
 use crate::patchset::{Images, Series};
 use crate::tree::{Difference, Entry, RelPath, TreeManifest};
@@ -113,7 +113,9 @@ pub fn read_state(root: &Path) -> Result<Option<TreeState>> {
     if !path.exists() {
         return Ok(None);
     }
-    read_json(&path).map(Some)
+    read_json(&path)
+        .hint(|| "cargo xtask apply writes it anew".to_owned())
+        .map(Some)
 }
 
 /// `<tree>/.patchset/state.json`.
@@ -282,11 +284,19 @@ pub fn applied(ctx: &Ctx, pristine: &Pristine) -> Result<WorkingTree> {
         .hint("cargo xtask status lists them; cargo xtask apply --discard-edits takes them back and keeps a copy"));
     }
     match state {
-        Some(state) if status.is_applied() && state.patchset == series.id => Ok(WorkingTree {
-            root,
-            state,
-            manifest,
-        }),
+        // What is built names the patches by this.
+        Some(state)
+            if status.is_applied()
+                && state.patchset == series.id
+                && state.applied == series.ids()
+                && state.base == pristine.base.id =>
+        {
+            Ok(WorkingTree {
+                root,
+                state,
+                manifest,
+            })
+        }
         _ => Err(Error::finding(format!(
             "the series is not applied to {name} in its present form"
         ))
