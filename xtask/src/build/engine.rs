@@ -101,7 +101,7 @@ fn held(ctx: &Ctx, recipe: &Recipe, sources: &Sources) -> Result<()> {
             "the pristine tree of {} is not what is pinned: expected {}, found {found}",
             recipe.base, recipe.content
         ))
-        .hint(format!("cargo xtask vendor --base {}", recipe.base)),
+        .hint(format!("cargo xtask vendor --base {} --force", recipe.base)),
         Flavour::Patched => Error::finding(format!(
             "the sources in {} changed before they were built: expected tree {}, found {found}",
             ctx.project.show(&recipe.source),

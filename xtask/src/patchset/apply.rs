@@ -77,6 +77,13 @@ fn move_to(
         discarded: Vec::new(),
         saved_to: None,
     };
+    if std::fs::symlink_metadata(&root).is_ok_and(|meta| !meta.is_dir()) {
+        return Err(Error::finding(format!(
+            "{} is no folder but a link or a file; it is replaced as a whole, by one rename",
+            moved.tree
+        ))
+        .hint("take it away, or mount a folder of another disk there"));
+    }
     recover(&root)?;
     moved.created = !root.exists();
     let old_state = if moved.created {
@@ -211,7 +218,10 @@ fn materialise(ctx: &Ctx, pristine: &Pristine, dir: &Path) -> Result<()> {
             "the cached base {} is not what it should be: {first}",
             pristine.base.id
         ))
-        .hint("cargo xtask vendor --force"));
+        .hint(format!(
+            "cargo xtask vendor --base {} --force",
+            pristine.base.id
+        )));
     }
     task.finish(&count(pristine.manifest.len(), "file"));
     Ok(())

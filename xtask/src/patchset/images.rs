@@ -292,7 +292,10 @@ pub fn pristine_image(pristine: &Pristine, path: &RelPath) -> Result<Option<Imag
             "the cached base {} was changed: {path}: expected sha256 {}, found {}",
             pristine.base.id, entry.sha256, image.sha256
         ))
-        .hint("cargo xtask vendor --force"));
+        .hint(format!(
+            "cargo xtask vendor --base {} --force",
+            pristine.base.id
+        )));
     }
     Ok(Some(image))
 }

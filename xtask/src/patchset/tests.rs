@@ -570,3 +570,19 @@ fn a_state_that_tells_another_story_is_not_believed() {
         assert_eq!(fs::read_to_string(&path).unwrap(), good);
     }
 }
+
+#[test]
+fn a_working_tree_that_is_a_link_is_left_alone() {
+    let toy = Toy::with_two_patches();
+    apply_all(&toy);
+    let elsewhere = toy.root().join("elsewhere");
+    fs::rename(toy.tree(), &elsewhere).unwrap();
+    let series = toy.load();
+    for target in ["elsewhere", "nowhere"] {
+        std::os::unix::fs::symlink(toy.root().join(target), toy.tree()).unwrap();
+        let error = revert(&toy.ctx, &toy.pristine, &series, true).unwrap_err();
+        assert!(error.to_string().contains("is no folder"), "{error}");
+        assert!(elsewhere.join(".patchset/state.json").exists());
+        fs::remove_file(toy.tree()).unwrap();
+    }
+}
