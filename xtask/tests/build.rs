@@ -432,3 +432,28 @@ fn two_builds_of_one_folder_take_turns() {
         .filter(|line| line.starts_with("task configuring"));
     assert_eq!(configured.count(), 1, "{told:?}");
 }
+
+#[test]
+fn an_edited_cmake_cache_is_not_built_with() {
+    let toy = Toy::new();
+    let first = toy.build(Flavour::Vanilla).unwrap();
+    let cache = first.dir.join("out/CMakeCache.txt");
+    let good = fs::read_to_string(&cache).unwrap();
+    let debug = good.replace(":STRING=Release", ":STRING=Debug");
+    assert_ne!(good, debug);
+    for broken in [&*debug, "garbage"] {
+        toy.record.take();
+        fs::write(&cache, broken).unwrap();
+        let again = toy.build(Flavour::Vanilla).unwrap();
+        assert_eq!(again.manifest, first.manifest);
+        let told = &toy.record.take()[0];
+        assert!(told.contains("its CMakeCache.txt was changed"), "{told}");
+    }
+    fs::write(first.dir.join("out/build.ninja"), "garbage").unwrap();
+    let error = toy.build(Flavour::Vanilla).unwrap_err();
+    assert!(
+        error.hints().iter().any(|hint| hint.contains("--force")),
+        "{error:?}"
+    );
+    build::build(&toy.ctx, &toy.recipe(Flavour::Vanilla), true).unwrap();
+}

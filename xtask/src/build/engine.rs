@@ -40,12 +40,18 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
     held(ctx, recipe, &sources)?;
     let paths = sources.paths_digest();
     let request = Request::new(ctx, lookup, recipe, &tools, ext.as_ref(), paths)?;
+    let old = crate::model::read_json::<BuildManifest>(&dir.join(manifest::FILE)).ok();
     let need = if force {
         Need::Scratch("as asked for".to_owned())
     } else {
-        need(&request, &sources, &dir)
+        match need(&request, &sources, &dir) {
+            // It did when the manifest was written. Ninja would build with what it says now.
+            Need::Nothing if old.is_some() && !manifest::holds(&request, &dir) => {
+                Need::Scratch("its CMakeCache.txt was changed".to_owned())
+            }
+            need => need,
+        }
     };
-    let old = crate::model::read_json::<BuildManifest>(&dir.join(manifest::FILE)).ok();
     // From here on the folder is in motion: a killed run must leave no manifest.
     remove(&dir.join(manifest::FILE))?;
     match &need {

@@ -1,10 +1,16 @@
 //! Finding programs. Behind a trait, so that tests can take things away.
 
 use std::ffi::OsStr;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::model::Version;
+use crate::process::Group;
+
+/// How long a tool may take to say what it is; a wrapper on a slow network drive needs some.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The surroundings as far as tools are concerned.
 pub trait Lookup {
@@ -44,16 +50,7 @@ impl Lookup for Machine {
     }
 
     fn output(&self, program: &Path, args: &[&str]) -> Option<String> {
-        let output = Command::new(program)
-            .args(args)
-            .env("LC_ALL", "C")
-            .stdin(Stdio::null())
-            .output()
-            .ok()
-            .filter(|output| output.status.success())?;
-        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
-        text.push_str(&String::from_utf8_lossy(&output.stderr));
-        Some(text)
+        output_within(program, args, PATIENCE)
     }
 
     fn var(&self, name: &str) -> Option<String> {
@@ -68,6 +65,42 @@ impl Lookup for Machine {
     fn writable(&self, path: &Path) -> bool {
         existing(path).is_some_and(|dir| tempfile::tempfile_in(dir).is_ok())
     }
+}
+
+/// What `program` prints, stdout before stderr, where it ends well and in time.
+fn output_within(program: &Path, args: &[&str], limit: Duration) -> Option<String> {
+    let mut command = Command::new(program);
+    command.args(args).env("LC_ALL", "C");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut group = Group::start(&mut command, Duration::ZERO).ok()?;
+    let streams = group.streams().into_iter().map(|mut stream| {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            if stream.read_to_end(&mut bytes).is_ok() {
+                let _ = sender.send(bytes);
+            }
+        });
+        receiver
+    });
+    let streams: Vec<_> = streams.collect();
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = group.ended().ok()? {
+            break status;
+        }
+        if begun.elapsed() > limit {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let mut text = String::new();
+    for stream in streams {
+        // Its group is gone, so the pipe closes, unless something left the group with it.
+        let bytes = stream.recv_timeout(limit).ok()?;
+        text.push_str(&String::from_utf8_lossy(&bytes));
+    }
+    status.success().then_some(text)
 }
 
 /// `path` or its nearest parent that is there.
@@ -195,6 +228,25 @@ pub mod fake {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_tool_that_hangs_is_none() {
+        let sh = |script: &str, seconds| {
+            let limit = Duration::from_secs(seconds);
+            output_within(Path::new("/bin/sh"), &["-c", script], limit)
+        };
+        assert_eq!(
+            sh("echo err >&2; echo out", 20).as_deref(),
+            Some("out\nerr\n")
+        );
+        assert_eq!(sh("echo out; exit 1", 20), None);
+        let long = sh("yes 12345678 | head -n 100000", 20).unwrap();
+        assert_eq!(long.len(), 900_000);
+        let begun = Instant::now();
+        assert_eq!(sh("echo 1.2; sleep 1000", 1), None);
+        assert_eq!(sh("sleep 1000 & echo 1.2", 20).as_deref(), Some("1.2\n"));
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
 
     #[test]
     fn only_executable_files_in_absolute_folders_count() {

@@ -1,6 +1,6 @@
 //! Provenance: what a build was made of and what came out, and whether that still holds.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
@@ -174,6 +174,21 @@ pub fn compare_flags(first: &BuildManifest, second: &BuildManifest) -> Vec<FlagD
         .collect()
 }
 
+/// Whether CMake's cache in `dir` says what was asked for.
+pub fn holds(request: &Request, dir: &Path) -> bool {
+    cache::Cache::read(&dir.join("out"))
+        .is_ok_and(|cached| cached.contradictions(&asked(request)).is_empty())
+}
+
+/// What was asked for, without the compilers: CMake splits them into a path and its arguments.
+fn asked(request: &Request) -> BTreeMap<String, String> {
+    let mut asked = request.flags.clone();
+    for language in ["C", "CXX"] {
+        asked.remove(&format!("CMAKE_{language}_COMPILER"));
+    }
+    asked
+}
+
 /// Reads what CMake and Ninja left in `dir`, and hashes what they made. Options that are cached
 /// otherwise than asked for, and programs that are no product of the build, are findings.
 pub fn collect(
@@ -186,11 +201,8 @@ pub fn collect(
     let out = dir.join("out");
     let cached = cache::Cache::read(&out)?;
     let compilers = cache::compilers(&out)?;
-    let mut asked = request.flags.clone();
     let mut wrong = Vec::new();
     for (language, tool) in [("C", &request.tools.cc), ("CXX", &request.tools.cxx)] {
-        // CMake splits it into a path and its arguments.
-        asked.remove(&format!("CMAKE_{language}_COMPILER"));
         if let Some(found) = compilers.get(language)
             && Path::new(&found.path) != tool.path
         {
@@ -210,7 +222,7 @@ pub fn collect(
             .hint("name another one with CC and CXX"));
         }
     }
-    wrong.extend(cached.contradictions(&asked));
+    wrong.extend(cached.contradictions(&asked(request)));
     if !wrong.is_empty() {
         return Err(Error::finding(format!(
             "CMake did not take the options as they were given: {}",

@@ -38,7 +38,7 @@ pub mod tools;
 use std::path::PathBuf;
 
 use crate::ctx::Ctx;
-use crate::error::Result;
+use crate::error::{Result, ResultExt};
 use crate::model::{Base, BuildManifest, Digest, Flavour, PatchSetStamp};
 use lookup::Lookup;
 
@@ -72,7 +72,8 @@ impl Build {
         if !file.is_file() {
             return Ok(None);
         }
-        let manifest = crate::model::read_json(&file)?;
+        let manifest = crate::model::read_json(&file)
+            .hint(|| "cargo xtask build writes it anew".to_owned())?;
         Ok(Some(Build { dir, manifest }))
     }
 }

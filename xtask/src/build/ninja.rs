@@ -96,7 +96,12 @@ impl Reader {
             Flavour::Vanilla => Kind::Environment,
             Flavour::Patched => Kind::Finding,
         };
-        Error::new(kind, message).hint(full_log)
+        let error = Error::new(kind, message).hint(full_log);
+        if self.failed.is_empty() && self.steps.1 == 0 {
+            // It did not come to a single step: the build folder is at fault, not a source.
+            return error.hint("cargo xtask build --force builds it from scratch");
+        }
+        error
     }
 
     /// The lines to show: from the first that tells an error, else the last ones.

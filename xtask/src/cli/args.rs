@@ -90,7 +90,29 @@ pub enum Command {
     Revert(super::revert::RevertArgs),
     /// Say what is applied, from hashes
     Status(super::status::StatusArgs),
-    /// Write the registry of hooks and images anew from the patches
+    /// Begin a patch
+    New(super::new::NewArgs),
+    /// Put the working tree at a patch, to edit it
+    Edit(super::edit::EditArgs),
+    /// Apply the next patch to the working tree
+    Push(super::goto::StepArgs),
+    /// Take the last applied patch off the working tree
+    Pop(super::goto::StepArgs),
+    /// Put the working tree at a patch, the base or the top
+    Goto(super::goto::GotoArgs),
+    /// Move a patch to another place in the series
+    Reorder(super::reorder::ReorderArgs),
+    /// Move some files of a patch into a new patch behind it
+    Split(super::split::SplitArgs),
+    /// Take a patch into the one before it
+    Fold(super::fold::FoldArgs),
+    /// Give a patch another id
+    Rename(super::rename::RenameArgs),
+    /// Copy the working tree, edits and all; list the copies
+    Snapshot(super::snapshot::SnapshotArgs),
+    /// Make the working tree what a snapshot is
+    Restore(super::snapshot::RestoreArgs),
+    /// Take edits of the working tree into a patch; write registry and docs anew
     Refresh(super::refresh::RefreshArgs),
     /// Check base, registry and working tree to the last byte
     Verify(super::verify::VerifyArgs),
@@ -115,6 +137,17 @@ impl Command {
             Command::Apply(_) => "apply",
             Command::Revert(_) => "revert",
             Command::Status(_) => "status",
+            Command::New(_) => "new",
+            Command::Edit(_) => "edit",
+            Command::Push(_) => "push",
+            Command::Pop(_) => "pop",
+            Command::Goto(_) => "goto",
+            Command::Reorder(_) => "reorder",
+            Command::Split(_) => "split",
+            Command::Fold(_) => "fold",
+            Command::Rename(_) => "rename",
+            Command::Snapshot(_) => "snapshot",
+            Command::Restore(_) => "restore",
             Command::Refresh(_) => "refresh",
             Command::Verify(_) => "verify",
             Command::Lint(_) => "lint",

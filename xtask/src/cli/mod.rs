@@ -5,12 +5,21 @@ mod apply;
 mod args;
 mod build;
 mod doctor;
+mod edit;
 mod fixture;
+mod fold;
 mod gate;
+mod goto;
 mod lint;
+mod new;
 mod outcome;
 mod refresh;
+mod rename;
+mod reorder;
 mod revert;
+mod series;
+mod snapshot;
+mod split;
 mod status;
 mod terminal;
 mod test;
@@ -98,12 +107,25 @@ fn print(text: &str) -> std::io::Result<()> {
 
 fn run(cli: Cli) -> Result<Outcome> {
     let ctx = context(&cli.global)?;
+    // What a killed command had decided is finished before anything else is read.
+    crate::journal::settle(&ctx)?;
     match cli.command {
         Command::Doctor(args) => doctor::run(&ctx, args),
         Command::Vendor(args) => vendor::run(&ctx, args),
         Command::Apply(args) => apply::run(&ctx, args),
         Command::Revert(args) => revert::run(&ctx, args),
         Command::Status(args) => status::run(&ctx, args),
+        Command::New(args) => new::run(&ctx, args),
+        Command::Edit(args) => edit::run(&ctx, args),
+        Command::Push(args) => goto::push(&ctx, args),
+        Command::Pop(args) => goto::pop(&ctx, args),
+        Command::Goto(args) => goto::goto(&ctx, args),
+        Command::Reorder(args) => reorder::run(&ctx, args),
+        Command::Split(args) => split::run(&ctx, args),
+        Command::Fold(args) => fold::run(&ctx, args),
+        Command::Rename(args) => rename::run(&ctx, args),
+        Command::Snapshot(args) => snapshot::snapshot(&ctx, args),
+        Command::Restore(args) => snapshot::restore(&ctx, args),
         Command::Refresh(args) => refresh::run(&ctx, args),
         Command::Verify(args) => verify::run(&ctx, args),
         Command::Build(args) => build::run(&ctx, args),

@@ -77,6 +77,13 @@ fn move_to(
         discarded: Vec::new(),
         saved_to: None,
     };
+    if std::fs::symlink_metadata(&root).is_ok_and(|meta| !meta.is_dir()) {
+        return Err(Error::finding(format!(
+            "{} is no folder but a link or a file; it is replaced as a whole, by one rename",
+            moved.tree
+        ))
+        .hint("take it away, or mount a folder of another disk there"));
+    }
     recover(&root)?;
     moved.created = !root.exists();
     let old_state = if moved.created {

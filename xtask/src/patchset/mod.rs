@@ -19,5 +19,7 @@ pub use apply::{Moved, apply, copy_file, revert};
 pub use images::{Image, Images, Problem, Step, pristine_image};
 pub use load::{Overlay, Patch, Series, is_patch_id};
 pub use refresh::{records, refresh, registry_drift, registry_of};
-pub use status::{PatchState, TreeStatus, WorkingTree, applied, read_state, scan, status};
+pub use status::{
+    PatchState, TreeStatus, WorkingTree, applied, position, read_state, scan, status,
+};
 pub use verify::{Finding, Verification, verify};

@@ -288,6 +288,23 @@ pub fn applied(ctx: &Ctx, pristine: &Pristine) -> Result<WorkingTree> {
     })
 }
 
+/// How many patches of the series are applied to the working tree: 0 where it is the base, or
+/// where there is none yet. An error where it is at no place of the series.
+pub fn position(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<usize> {
+    let images = Images::compute(pristine, series)?;
+    let status = status(ctx, pristine, series, &images)?;
+    let is_applied = |(_, state): &&(String, PatchState)| *state == PatchState::Applied;
+    let count = status.patches.iter().take_while(is_applied).count();
+    let rest = &status.patches[count..];
+    if let Some((id, state)) = rest.iter().find(|(_, state)| *state != PatchState::Absent) {
+        return Err(Error::finding(format!(
+            "the working tree is at no place of the series: {id} is {state}"
+        ))
+        .hint("cargo xtask status says which files; cargo xtask apply brings it to the end"));
+    }
+    Ok(count)
+}
+
 /// `1 file`, `2 files`.
 pub fn count(number: usize, what: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };

@@ -573,3 +573,41 @@ fn a_registry_of_another_schema_is_not_read() {
         assert_eq!(toy.ctx.project.base(None).unwrap_err().kind(), Kind::Config);
     }
 }
+
+#[test]
+fn a_state_that_tells_another_story_is_not_believed() {
+    let toy = Toy::with_two_patches();
+    apply_all(&toy);
+    applied(&toy.ctx, &toy.pristine).unwrap();
+    let path = toy.tree().join(".patchset/state.json");
+    let good = fs::read_to_string(&path).unwrap();
+    for (from, to) in [
+        ("\"second\"", "\"third\""),
+        ("\"toy\"", "\"other\""),
+        ("{", "garbage"),
+    ] {
+        assert!(good.contains(from));
+        put(&path, &good.replacen(from, to, 1));
+        let error = applied(&toy.ctx, &toy.pristine).unwrap_err();
+        let heals = |hint: &String| hint.contains("cargo xtask apply");
+        assert!(error.hints().iter().any(heals), "{error:?}");
+        apply_all(&toy);
+        assert_eq!(fs::read_to_string(&path).unwrap(), good);
+    }
+}
+
+#[test]
+fn a_working_tree_that_is_a_link_is_left_alone() {
+    let toy = Toy::with_two_patches();
+    apply_all(&toy);
+    let elsewhere = toy.root().join("elsewhere");
+    fs::rename(toy.tree(), &elsewhere).unwrap();
+    let series = toy.load();
+    for target in ["elsewhere", "nowhere"] {
+        std::os::unix::fs::symlink(toy.root().join(target), toy.tree()).unwrap();
+        let error = revert(&toy.ctx, &toy.pristine, &series, true).unwrap_err();
+        assert!(error.to_string().contains("is no folder"), "{error}");
+        assert!(elsewhere.join(".patchset/state.json").exists());
+        fs::remove_file(toy.tree()).unwrap();
+    }
+}

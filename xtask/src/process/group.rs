@@ -56,7 +56,11 @@ impl Group {
         }
         let child = command.spawn().map_err(|error| {
             let name = command.get_program().to_string_lossy();
-            if error.kind() == std::io::ErrorKind::NotFound {
+            let folder = command.get_current_dir().filter(|dir| !dir.is_dir());
+            if let Some(folder) = folder {
+                Error::environment(format!("there is no folder {}", folder.display()))
+                    .context(format!("starting `{name}`"))
+            } else if error.kind() == std::io::ErrorKind::NotFound {
                 Error::environment(format!("`{name}` is not installed"))
             } else {
                 Error::from(error).context(format!("starting `{name}`"))

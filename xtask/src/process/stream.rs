@@ -200,6 +200,18 @@ mod tests {
     }
 
     #[test]
+    fn a_missing_folder_is_not_taken_for_a_missing_program() {
+        let toy = Toy::new();
+        let error = capture(&toy.ctx, shell("true").current_dir("/nonexistent")).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("there is no folder /nonexistent"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn last_lines_skip_blank_ones() {
         assert_eq!(last_lines("a\n\nb\n \nc\n", 2), "b\nc");
         assert_eq!(last_lines("", 2), "");

@@ -1,0 +1,31 @@
+//! What the authoring commands share: the base with its series, and how they answer.
+
+use serde_json::json;
+
+use crate::authoring::Saved;
+use crate::cli::Outcome;
+use crate::cli::args::BaseArg;
+use crate::ctx::Ctx;
+use crate::error::Result;
+use crate::patchset::Series;
+use crate::vendor::{self, Pristine};
+
+/// The base that a command works on, unpacked, with its series.
+pub fn load(ctx: &Ctx, base: &BaseArg) -> Result<(Pristine, Series)> {
+    let base = ctx.project.base(base.base.as_deref())?;
+    let series = Series::load(&ctx.project, &base)?;
+    Ok((vendor::ensure(ctx, &base)?, series))
+}
+
+/// What was written, and what to do next.
+pub fn outcome(saved: &Saved, next: &str) -> Outcome {
+    let mut text = String::new();
+    for file in &saved.files {
+        text.push_str(&format!("  wrote   {file}\n"));
+    }
+    text.push_str(&format!("series: {}\n{next}", saved.patches.join(", ")));
+    Outcome::good(
+        text,
+        json!({ "files": saved.files, "patches": saved.patches }),
+    )
+}
