@@ -6,6 +6,7 @@
 //! `LLAMA_PATCHSET_DIFFERENTIAL_SEED` where they begin.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::print_stdout)]
 #![cfg(unix)]
 
 #[path = "differential/git.rs"]
