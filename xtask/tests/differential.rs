@@ -6,6 +6,7 @@
 //! `LLAMA_PATCHSET_DIFFERENTIAL_SEED` where they begin.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::print_stdout)]
 #![cfg(unix)]
 
 #[path = "differential/git.rs"]
@@ -268,43 +269,61 @@ fn number(name: &str, default: u64) -> u64 {
     }
 }
 
+/// What came of one batch.
+struct Found {
+    cases: usize,
+    known: Vec<&'static str>,
+    /// A class and all that is needed to look into it.
+    faults: Vec<(String, String)>,
+}
+
+/// Compares the cases of one batch.
+fn examined(number: u64) -> Found {
+    let cases = batch(number);
+    let mut found = Found {
+        cases: cases.len(),
+        known: Vec::new(),
+        faults: Vec::new(),
+    };
+    for (at, case) in cases.iter().enumerate() {
+        match compare(case) {
+            Ok(None) => {}
+            Ok(Some(row)) => found.known.push(row),
+            Err(fault) => {
+                let class = fault.lines().next().unwrap_or_default().chars();
+                let class = class.filter(char::is_ascii_lowercase).take(90).collect();
+                let patch = String::from_utf8_lossy(&case.patch);
+                let tree = random::shown(&case.tree);
+                let text = format!("batch {number}, case {at}: {fault}\n{patch}\n{tree}");
+                // At once as well, for long runs.
+                println!("{text}");
+                found.faults.push((class, text));
+            }
+        }
+    }
+    found
+}
+
 #[test]
 fn we_and_git_agree_on_random_patches() {
     let count = number("LLAMA_PATCHSET_DIFFERENTIAL_CASES", 300);
     let seed = number("LLAMA_PATCHSET_DIFFERENTIAL_SEED", 0);
-    let batches: Vec<u64> = (seed..seed + count.div_ceil(BATCH)).collect();
-    let found: Vec<(u64, usize, Outcome, Case)> = batches
+    let found: Vec<Found> = (seed..seed + count.div_ceil(BATCH))
         .into_par_iter()
-        .flat_map_iter(|number| {
-            batch(number)
-                .into_iter()
-                .enumerate()
-                .map(move |(at, case)| (number, at, compare(&case), case))
-        })
+        .map(examined)
         .collect();
     let mut known: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut faults: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (number, at, outcome, case) in &found {
-        match outcome {
-            Ok(None) => {}
-            Ok(Some(row)) => *known.entry(row).or_default() += 1,
-            Err(fault) => {
-                let class = fault.lines().next().unwrap_or_default();
-                let class: String = class
-                    .chars()
-                    .filter(|c| !c.is_ascii_digit())
-                    .take(90)
-                    .collect();
-                let patch = String::from_utf8_lossy(&case.patch);
-                let text = format!(
-                    "batch {number}, case {at}: {fault}\n{patch}\n{:?}",
-                    case.tree
-                );
-                faults.entry(class).or_default().push(text);
-            }
+    let mut faults: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for found in &found {
+        for row in &found.known {
+            *known.entry(row).or_default() += 1;
+        }
+        for (class, text) in &found.faults {
+            faults.entry(class).or_default().push(text);
         }
     }
-    println!("{} cases, known deviations: {known:#?}", found.len());
+    let cases: usize = found.iter().map(|found| found.cases).sum();
+    println!("{cases} cases, known deviations: {known:#?}");
     if !faults.is_empty() {
         for (class, list) in &faults {
             println!("==== {} times: {class}", list.len());

@@ -22,6 +22,12 @@ pub enum Applied {
     Refused(String),
 }
 
+/// A folder for one case: in memory where there is such a place, since most of the time goes into
+/// files that live for a moment.
+pub fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
+}
+
 /// Git in `dir`, which is taken for no part of any repository above it.
 pub fn git(dir: &Path) -> Command {
     let mut command = Command::new("git");
@@ -127,7 +133,7 @@ pub fn read(dir: &Path) -> Tree {
 
 /// Lets `git apply` apply `patch` to `tree`.
 pub fn apply(tree: &Tree, patch: &[u8], strip: usize) -> Applied {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = folder();
     let dir = dir.path().join("tree");
     fs::create_dir(&dir).unwrap();
     write(&dir, tree);
@@ -148,7 +154,7 @@ pub fn apply(tree: &Tree, patch: &[u8], strip: usize) -> Applied {
 
 /// Diffs of many pairs of trees at once, as git writes them.
 pub fn diffs(pairs: &[(Tree, Tree)], options: &[&str]) -> Vec<Vec<u8>> {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = folder();
     let repo = git2::Repository::init_bare(dir.path()).unwrap();
     let write = |tree: &Tree| {
         let mut index = git2::Index::new().unwrap();

@@ -48,7 +48,7 @@ fn headed(hunks: &str) -> String {
 
 /// GNU patch, where it is installed: its exit status and the file `f` after it.
 fn gnu_patch(content: &str, patch: &str) -> Option<(bool, String)> {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = git::folder();
     fs::write(dir.path().join("f"), content).unwrap();
     let mut command = Command::new("patch");
     command.args(["-p1", "--batch"]).current_dir(dir.path());
@@ -163,7 +163,7 @@ fn a_refusal_is_never_taken_for_already_applied() {
 
 #[test]
 fn a_repository_around_the_tree_changes_nothing() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = git::folder();
     let outer = dir.path().join("outer");
     let inner = outer.join("vendor/tree");
     fs::create_dir_all(&inner).unwrap();
@@ -229,7 +229,7 @@ fn no_path_leaves_the_tree_or_goes_through_a_link() {
             .unwrap_err()
             .contains("leaves the tree")
     );
-    let dir = tempfile::tempdir().unwrap();
+    let dir = git::folder();
     symlink("..", dir.path().join("l")).unwrap();
     assert!(path("l/x").resolve(dir.path()).is_err());
 }
@@ -291,7 +291,7 @@ fn what_gnu_diff_writes_is_read() {
         };
         let before = plain(super::random::tree(&mut rng));
         let after = plain(super::random::changed(&mut rng, &before));
-        let dir = tempfile::tempdir().unwrap();
+        let dir = git::folder();
         for (name, tree) in [("a", &before), ("b", &after)] {
             fs::create_dir(dir.path().join(name)).unwrap();
             git::write(&dir.path().join(name), tree);

@@ -100,7 +100,7 @@ fn git_am_takes_our_mails() {
             diff: written(&before, &after),
         };
         let text = mail::write(&mail).unwrap();
-        let dir = tempfile::tempdir().unwrap();
+        let dir = git::folder();
         let dir = dir.path().join("repository");
         fs::create_dir(&dir).unwrap();
         repository(&dir, &before);
@@ -131,7 +131,7 @@ fn mails_of_git_format_patch_are_read() {
     for seed in 0..10 {
         let mut rng = Rng::new(0xf0 + seed);
         let (before, after) = trees(&mut rng);
-        let dir = tempfile::tempdir().unwrap();
+        let dir = git::folder();
         let dir = dir.path().join("repository");
         fs::create_dir(&dir).unwrap();
         repository(&dir, &before);
@@ -192,7 +192,7 @@ fn mails_of_git_format_patch_are_read() {
 #[test]
 fn a_series_of_mails_is_read_whole() {
     let mut rng = Rng::new(7);
-    let dir = tempfile::tempdir().unwrap();
+    let dir = git::folder();
     let dir = dir.path().join("repository");
     fs::create_dir(&dir).unwrap();
     let mut trees = vec![random::tree(&mut rng)];
