@@ -90,7 +90,7 @@ impl Project {
         self.vendor().join(base)
     }
 
-    /// `target/`, for what can be made again; and below `discarded/` copies of edits, which cannot.
+    /// `target/`, for what can be made again.
     pub fn target(&self) -> PathBuf {
         self.root.join("target")
     }

@@ -28,14 +28,14 @@ pub struct Snapshot {
 }
 
 fn dir(ctx: &Ctx, base: &str) -> std::path::PathBuf {
-    ctx.project.target().join("snapshots").join(base)
+    ctx.project.vendor().join(".snapshots").join(base)
 }
 
 fn whole(root: &std::path::Path) -> Result<TreeManifest> {
     TreeManifest::of_tree(root, |path| path == ".git/")
 }
 
-/// Copies the working tree of `base`, edits and all, to `target/snapshots/<base>/<name>`.
+/// Copies the working tree of `base`, edits and all, to `vendor/.snapshots/<base>/<name>`.
 pub fn snapshot(ctx: &Ctx, base: &str, name: &str) -> Result<Snapshot> {
     if !crate::patchset::is_patch_id(name) {
         return Err(Error::usage(format!("`{name}` is no name for a snapshot"))
@@ -50,7 +50,7 @@ pub fn snapshot(ctx: &Ctx, base: &str, name: &str) -> Result<Snapshot> {
     if place.exists() {
         return Err(
             Error::usage(format!("there is a snapshot `{name}` already"))
-                .hint("choose another name, or delete its folder under target/snapshots"),
+                .hint("choose another name, or delete its folder under vendor/.snapshots"),
         );
     }
     let manifest = whole(&root)?;

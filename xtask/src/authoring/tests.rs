@@ -339,7 +339,7 @@ fn snapshots_are_whole_and_checked() {
 
     put(
         &toy.root()
-            .join("target/snapshots/toy/before/tree/src/other.c"),
+            .join("vendor/.snapshots/toy/before/tree/src/other.c"),
         "x",
     );
     let error = restore(&toy.ctx, "toy", "before").unwrap_err();

@@ -17,7 +17,7 @@ pub struct ApplyArgs {
     /// Stop after this patch of the series
     #[arg(long, value_name = "PATCH")]
     until: Option<String>,
-    /// Put edits in the working tree away, after a copy of them under target/discarded
+    /// Put edits in the working tree away, after a copy of them under vendor/.discarded
     #[arg(long)]
     discard_edits: bool,
 }

@@ -12,7 +12,7 @@ use crate::vendor;
 pub struct RevertArgs {
     #[command(flatten)]
     base: BaseArg,
-    /// Put edits in the working tree away, after a copy of them under target/discarded
+    /// Put edits in the working tree away, after a copy of them under vendor/.discarded
     #[arg(long)]
     discard_edits: bool,
 }

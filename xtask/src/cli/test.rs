@@ -55,25 +55,26 @@ pub fn run(ctx: &Ctx, args: TestArgs, json: bool) -> Result<Outcome> {
         })?;
         server = Build::find(ctx, &base.id, Flavour::Vanilla, "cpu")?;
     }
-    step("tests", &|| {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut tests = Command::new(cargo);
+    // Not a step: the runner's own summary is to be the last thing said.
+    let begun = Instant::now();
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut tests = Command::new(cargo);
+    tests
+        .args(["test", "--workspace", "--lib", "--bins", "--tests", "--"])
+        .args(&args.filter)
+        .current_dir(ctx.project.root());
+    if json {
+        tests.stdout(std::io::stderr());
+    }
+    if let Some(server) = &server {
         tests
-            .args(["test", "--workspace", "--lib", "--bins", "--tests", "--"])
-            .args(&args.filter)
-            .current_dir(ctx.project.root());
-        if json {
-            tests.stdout(std::io::stderr());
-        }
-        if let Some(server) = &server {
-            tests
-                .env(SERVER_VAR, server.program("llama-server"))
-                .env(REAL_VAR, "1");
-        }
-        let status = tests.status()?;
-        ctx.cancel.check()?;
-        passed(status.success(), "a test failed")
-    })?;
+            .env(SERVER_VAR, server.program("llama-server"))
+            .env(REAL_VAR, "1");
+    }
+    let status = tests.status()?;
+    ctx.cancel.check()?;
+    passed(status.success(), "a test failed")?;
+    steps.push(("tests", begun.elapsed().as_secs_f64()));
     Ok(Outcome::good(String::new(), json!({ "steps": steps })))
 }
 

@@ -81,14 +81,19 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     let _lock = crate::lock::file(ctx, &dir.join(".lock"))?;
     // A run that breaks off must not leave an older run's verdict to be read as its own.
     forget(&dir, &plans)?;
+    // Models first: a wrong path must not cost a build.
+    let models = plans
+        .iter()
+        .map(|Plan::Chash(plan)| model_path(ctx, request, plan))
+        .collect::<Result<Vec<_>>>()?;
     let sides = Sides::prepare(ctx, request)?;
     let mut records = Vec::new();
     let mut files = Vec::new();
-    for plan in &plans {
+    for (plan, model) in plans.iter().zip(models) {
         let Plan::Chash(plan) = plan;
         let gate = &plan.definition.id;
-        let record =
-            run_chash(ctx, request, plan, &sides, &dir).context(|| format!("gate {gate}"))?;
+        let record = run_chash(ctx, request, plan, model, &sides, &dir)
+            .context(|| format!("gate {gate}"))?;
         let name = format!("{}-{gate}.json", file_time(&record.started));
         crate::model::write_json(&dir.join(&name), &record)?;
         crate::model::write_json(&latest(&dir, gate), &record)?;
@@ -255,6 +260,7 @@ fn run_chash(
     ctx: &Ctx,
     request: &Request,
     plan: &ChashPlan,
+    (name, model): (String, PathBuf),
     sides: &Sides<'_>,
     dir: &Path,
 ) -> Result<GateRecord> {
@@ -263,7 +269,6 @@ fn run_chash(
         .strftime("%Y-%m-%dT%H:%M:%SZ")
         .to_string();
     let definition = &plan.definition;
-    let (name, model) = model_path(ctx, request, plan)?;
     let model_stamp = ModelStamp {
         name,
         size: fs_err::metadata(&model)?.len(),

@@ -259,16 +259,16 @@ fn refuse_edits(tree: &str, status: &TreeStatus) -> Error {
         text.push_str(&format!("\n- and {} more", status.edited.len() - 20));
     }
     Error::finding(text).hint(
-        "keep them elsewhere, or add --discard-edits: it puts a copy under target/discarded first",
+        "keep them elsewhere, or add --discard-edits: it puts a copy under vendor/.discarded first",
     )
 }
 
-/// Puts a copy of every edited file under `target/discarded/<time>/` and returns that folder.
+/// Puts a copy of every edited file under `vendor/.discarded/<time>/` and returns that folder.
 fn save_edits(ctx: &Ctx, root: &Path, status: &TreeStatus) -> Result<String> {
     let time = jiff::Timestamp::now()
         .strftime("%Y%m%d-%H%M%S-%f")
         .to_string();
-    let dir = ctx.project.target().join("discarded").join(time);
+    let dir = ctx.project.vendor().join(".discarded").join(time);
     for edit in &status.edited {
         if matches!(edit, Difference::Missing { .. }) {
             continue;

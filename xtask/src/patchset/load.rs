@@ -149,6 +149,7 @@ impl Patch {
                     .context(project.show(&file)),
             );
         }
+        refuse_strangers(project, &dir)?;
         let (hooks_file, hooks_text, hooks) = load_hooks(project, &dir, base)?;
         let overlay =
             load_overlay(&dir.join("src")).context(|| format!("{}/src", project.show(&dir)))?;
@@ -183,6 +184,31 @@ fn known_patches(project: &Project) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// A file that means nothing is an error: `hooks.<base>.patch` with a misspelt base would silently
+/// be passed over for `hooks.patch`.
+fn refuse_strangers(project: &Project, dir: &Path) -> Result<()> {
+    let bases = project.upstreams()?.base;
+    for entry in fs_err::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let known = match name.as_str() {
+            "patch.toml" | "hooks.patch" | "src" | "README.md" => true,
+            _ => name
+                .strip_prefix("hooks.")
+                .and_then(|rest| rest.strip_suffix(".patch"))
+                .is_some_and(|id| bases.iter().any(|base| base.id == id)),
+        };
+        if !known {
+            return Err(Error::config(format!(
+                "{} means nothing",
+                project.show(&entry.path())
+            ))
+            .hint("a patch has patch.toml, hooks.patch, hooks.<base>.patch for a known base, src/ and README.md"));
+        }
+    }
+    Ok(())
 }
 
 /// `hooks.<base>.patch` where the base has its own, else `hooks.patch`, else none.

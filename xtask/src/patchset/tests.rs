@@ -290,6 +290,13 @@ fn bad_series_and_manifests_are_clear_errors() {
         typo.contains("patch.toml:5:1: unknown field `gate`"),
         "{typo}"
     );
+    put(&toy.root().join("patches/first/hooks.tyo.patch"), HOOK);
+    assert!(
+        error(&toy)
+            .to_string()
+            .contains("hooks.tyo.patch means nothing")
+    );
+    fs::remove_file(toy.root().join("patches/first/hooks.tyo.patch")).unwrap();
     put(&manifest, &text.replace("schema = 1", "schema = 2"));
     assert!(error(&toy).to_string().contains("schema 2"));
 }

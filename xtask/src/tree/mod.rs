@@ -11,4 +11,4 @@ pub use swap::fault;
 pub use blob::{Blob, Files};
 pub use manifest::{Difference, Entry, FileMode, TreeManifest};
 pub use path::RelPath;
-pub use swap::{Staged, recover, stage};
+pub use swap::{Staged, flush, recover, stage};

@@ -232,6 +232,8 @@ impl Staged {
         if self.target.exists() {
             self.exchange()?;
         } else {
+            // Nothing is shared with an old tree: all of it is new.
+            flush(&self.dir)?;
             fs_err::rename(&self.dir, &self.target)?;
         }
         self.keep = true;
@@ -269,6 +271,28 @@ impl Staged {
         step()?;
         fs_err::rename(&self.dir, &self.target)?;
         fs_err::remove_dir_all(&old)?;
+        Ok(())
+    }
+}
+
+/// Writes all that is below `dir` to disk, so that the rename that follows cannot overtake it.
+pub fn flush(dir: &Path) -> Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        // One call instead of thousands.
+        let folder = fs_err::File::open(dir)?;
+        rustix::fs::syncfs(folder.file())
+            .map_err(std::io::Error::from)
+            .context(|| format!("flushing {}", dir.display()))
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    {
+        for entry in walkdir::WalkDir::new(dir) {
+            let entry = entry.map_err(|error| Error::environment(error.to_string()))?;
+            if !entry.path_is_symlink() {
+                fs_err::File::open(entry.path())?.sync_all()?;
+            }
+        }
         Ok(())
     }
 }

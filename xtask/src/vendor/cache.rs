@@ -173,7 +173,7 @@ impl Cache {
         fs_err::write(staged.join("manifest"), manifest.text())?;
         let index = Index::of_tree(&staged.join("tree"), &manifest, origin)?;
         fs_err::write(staged.join("index"), index.text())?;
-        flush(&staged)?;
+        crate::tree::flush(&staged)?;
         ctx.cancel.check()?;
         let dest = self.entry(base);
         if dest.exists() {
@@ -202,28 +202,6 @@ fn read_manifest(dir: &Path, base: &Base) -> std::result::Result<TreeManifest, S
         ));
     }
     TreeManifest::parse(&text).map_err(|error| error.to_string())
-}
-
-/// Writes all that is below `dir` to disk, so that the rename that follows cannot overtake it.
-fn flush(dir: &Path) -> Result<()> {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    {
-        // One call instead of thousands.
-        let folder = fs_err::File::open(dir)?;
-        rustix::fs::syncfs(folder.file())
-            .map_err(std::io::Error::from)
-            .context(|| format!("flushing {}", dir.display()))
-    }
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    {
-        for entry in walkdir::WalkDir::new(dir) {
-            let entry = entry.map_err(|error| Error::environment(error.to_string()))?;
-            if !entry.path_is_symlink() {
-                fs_err::File::open(entry.path())?.sync_all()?;
-            }
-        }
-        Ok(())
-    }
 }
 
 /// A file of a tree with what `lstat` says, or why it cannot be looked at.
