@@ -1,26 +1,31 @@
 //! Engine of the patch-set manager: keeps a series of additive patches on a pinned llama.cpp,
 //! builds it, and proves that the result is right.
 //!
-//! This file is the map. Data flows from top to bottom; nothing points upwards.
+//! This file is the map: each room uses those above it and none below.
 //!
 //! | room | what lives there |
 //! | --- | --- |
 //! | [`error`] | the one error type: kind (which decides the exit code), context, hints |
-//! | [`ctx`] | what every operation is given: project, progress sink, cancellation, `--offline`, `--jobs` |
+//! | [`model`] | the files of the project as types: registry, patches, gates, manifests, records |
 //! | [`project`] | where things are: registry, patches, vendor trees, cache, target |
+//! | [`ctx`] | what every operation is given: project, progress sink, cancellation, `--offline`, `--jobs` |
 //! | [`lock`] | locks between processes |
-//! | [`model`] | all data types that are read from or written to disk, and nothing else |
 //! | [`tree`] | folders as values: safe relative paths, per-file manifests, atomic replacement |
+//! | [`journal`] | changes to several committed files: all or none |
 //! | [`process`] | running other programs, none of which outlives us |
 //! | [`vendor`] | bases: fetch, check, unpack, materialise |
-//! | [`diff`] | unified diffs: parse, and apply exactly |
+//! | [`diff`] | unified diffs: parse, write, and apply exactly |
+//! | [`mail`] | diffs with an author and a reason, as `git format-patch` writes and `git am` takes them |
 //! | [`patchset`] | patches and series: load, images, apply, revert, status, verify |
+//! | [`authoring`] | the life of a patch: begin, refresh, reorder, split, fold, rename, snapshots |
+//! | [`lint`] | is the series in order? one rule, one file |
 //! | [`build`] | tools, CMake, ninja, stamps and build manifests |
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
 //! | [`gate`] | servers under test, comparisons, verdicts, reports |
 //! | [`doctor`] | what is there and what is missing |
 //! | [`cli`] | the only part that knows of clap and terminals: one command, one file |
 
+pub mod authoring;
 pub mod build;
 pub mod cli;
 pub mod ctx;
@@ -29,7 +34,10 @@ pub mod doctor;
 pub mod error;
 pub mod fixture;
 pub mod gate;
+pub mod journal;
+pub mod lint;
 pub mod lock;
+pub mod mail;
 pub mod model;
 pub mod patchset;
 pub mod process;

@@ -6,13 +6,13 @@
 //! <root>/vendor/<base>/     working tree: the base with its series       git-ignored
 //! <root>/target/llama/<base>/<flavour>-<backend>/   builds               git-ignored
 //! <cache>/downloads/        archives, named by digest                    shared
-//! <cache>/bases/<base>-<digest>/{tree,manifest}     pristine trees       shared
+//! <cache>/bases/<base>-<digest>/{tree,manifest,index}   pristine trees       shared
 //! ```
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::model::{Base, Flavour, Series, Upstreams};
+use crate::model::{Base, Flavour, SeriesFile, Upstreams};
 
 /// Environment variable that moves the shared cache folder.
 pub const CACHE_VAR: &str = "LLAMA_PATCHSET_CACHE";
@@ -90,7 +90,7 @@ impl Project {
         self.vendor().join(base)
     }
 
-    /// `target/`, where everything that can be made again is put.
+    /// `target/`, for what can be made again; and below `discarded/` copies of edits, which cannot.
     pub fn target(&self) -> PathBuf {
         self.root.join("target")
     }
@@ -115,12 +115,6 @@ impl Project {
     pub fn upstreams(&self) -> Result<Upstreams> {
         let file: Upstreams = crate::model::read_toml(&self.registry("upstreams.toml"))?;
         let broken = |what: String| Err(Error::config(what).context("registry/upstreams.toml"));
-        if file.schema != 1 {
-            return broken(format!(
-                "schema {} is not understood; this program reads schema 1",
-                file.schema
-            ));
-        }
         let mut seen = std::collections::BTreeSet::new();
         match file.base.iter().find(|base| !seen.insert(&base.id)) {
             Some(twice) => broken(format!("the base `{}` stands twice", twice.id)),
@@ -129,7 +123,7 @@ impl Project {
     }
 
     /// `registry/series.toml`.
-    pub fn series(&self) -> Result<Series> {
+    pub fn series(&self) -> Result<SeriesFile> {
         crate::model::read_toml(&self.registry("series.toml"))
     }
 

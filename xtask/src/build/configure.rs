@@ -233,13 +233,15 @@ impl Request {
     /// Calls CMake in `dir`. What an earlier call left in the cache is forgotten, objects stay.
     pub fn run(&self, ctx: &Ctx, dir: &Path, recipe: &Recipe) -> Result<()> {
         let out = dir.join("out");
-        remove(&dir.join(FILE))?;
+        // CMake writes build.ninja last: without it, nothing counts as configured.
+        remove(&out.join("build.ninja"))?;
         remove(&out.join("CMakeCache.txt"))?;
         if let Err(error) = std::fs::remove_dir_all(out.join("CMakeFiles"))
             && error.kind() != std::io::ErrorKind::NotFound
         {
             return Err(error).context(|| format!("clearing {}", out.display()));
         }
+        crate::model::write_json(&dir.join(FILE), self)?;
         let host = format!("{}\n", self.host);
         crate::model::write_atomic(&dir.join(HOST_FILE), host.as_bytes())?;
         let mut command = process::tied(&self.tools.cmake.path, process::Signal::Term);
@@ -262,7 +264,6 @@ impl Request {
                 ))
                 .context(format!("configuring {}", recipe.name())));
         }
-        crate::model::write_json(&dir.join(FILE), self)?;
         task.finish("done");
         Ok(())
     }

@@ -49,7 +49,7 @@ pub use manifest::{Difference, FlagDifference, check, compare_flags};
 /// Programs that are built.
 pub const TARGETS: [&str; 2] = ["llama-server", "llama-bench"];
 
-/// A finished build whose artifacts are what its manifest says.
+/// A finished build: its folder, and what its manifest says of it.
 #[derive(Clone, Debug)]
 pub struct Build {
     /// `target/llama/<base>/<flavour>-<backend>`.
@@ -149,8 +149,8 @@ fn recipe(ctx: &Ctx, base: &Base, flavour: Flavour, backend: &str) -> Result<Rec
         Flavour::Patched => {
             let working = crate::patchset::applied(ctx, &pristine)?;
             let stamp = PatchSetStamp {
-                id: working.state.patchset,
-                patches: working.state.applied,
+                id: working.series.id,
+                patches: working.series.ids(),
             };
             (working.root, working.manifest.digest(), Some(stamp))
         }

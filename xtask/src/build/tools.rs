@@ -69,16 +69,7 @@ pub enum Found {
 
 /// Reads `registry/toolchains.toml`.
 pub fn registry(ctx: &Ctx) -> Result<Toolchains> {
-    let path = ctx.project.registry("toolchains.toml");
-    let file: Toolchains = crate::model::read_toml(&path)?;
-    if file.schema != 1 {
-        return Err(Error::config(format!(
-            "{}: schema {} is not known, only 1",
-            ctx.project.show(&path),
-            file.schema
-        )));
-    }
-    Ok(file)
+    crate::model::read_toml(&ctx.project.registry("toolchains.toml"))
 }
 
 /// Finds all tools, and installs CMake and Ninja where they are missing or too old.

@@ -70,7 +70,7 @@ impl Color {
 }
 
 /// The base that a command works on.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct BaseArg {
     /// The base to work on [default: the one that registry/upstreams.toml names]
     #[arg(long, value_name = "ID")]
@@ -94,13 +94,15 @@ pub enum Command {
     Refresh(super::refresh::RefreshArgs),
     /// Check base, registry and working tree to the last byte
     Verify(super::verify::VerifyArgs),
+    /// Check the series: additivity, markers, registry, gates, names, white space
+    Lint(super::lint::LintArgs),
     /// Build vanilla and patched
     Build(super::build::BuildArgs),
     /// Make the tiny models that the gates run on
     Fixture(super::fixture::FixtureArgs),
     /// Prove that the series is right: the main job, sets up all it needs
     Gate(super::gate::GateArgs),
-    /// Test this project itself: a quick gate, then the unit and integration tests
+    /// Test this project itself: lint, quick gate, verify, then the unit and integration tests
     Test(super::test::TestArgs),
 }
 
@@ -115,6 +117,7 @@ impl Command {
             Command::Status(_) => "status",
             Command::Refresh(_) => "refresh",
             Command::Verify(_) => "verify",
+            Command::Lint(_) => "lint",
             Command::Build(_) => "build",
             Command::Fixture(_) => "fixture",
             Command::Gate(_) => "gate",

@@ -128,3 +128,27 @@ fn summary(ctx: &Ctx, build: &Build) -> String {
         ctx.project.show(&build.dir.join("out/bin")),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::testing::toy_ctx;
+
+    #[test]
+    fn builds_that_differ_in_options_are_a_finding() {
+        let toy = toy_ctx();
+        let commands = CommandDifferences::default;
+        let same = outcome(&toy.ctx, &[], Some((Vec::new(), commands())));
+        assert_eq!(same.status, Status::Good);
+        let flag = FlagDifference {
+            name: "GGML_NATIVE".to_owned(),
+            first: Some("ON".to_owned()),
+            second: None,
+        };
+        let other = outcome(&toy.ctx, &[], Some((vec![flag], commands())));
+        assert_eq!(other.status, Status::Finding);
+        assert!(other.text.contains("GGML_NATIVE: ON and not set"));
+        assert_eq!(other.data["flag_differences"][0]["name"], "GGML_NATIVE");
+        assert_eq!(outcome(&toy.ctx, &[], None).status, Status::Good);
+    }
+}

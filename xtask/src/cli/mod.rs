@@ -7,6 +7,7 @@ mod build;
 mod doctor;
 mod fixture;
 mod gate;
+mod lint;
 mod outcome;
 mod refresh;
 mod revert;
@@ -107,8 +108,9 @@ fn run(cli: Cli) -> Result<Outcome> {
         Command::Verify(args) => verify::run(&ctx, args),
         Command::Build(args) => build::run(&ctx, args),
         Command::Fixture(args) => fixture::run(&ctx, args),
+        Command::Lint(args) => lint::run(&ctx, args),
         Command::Gate(args) => gate::run(&ctx, args),
-        Command::Test(args) => test::run(&ctx, args),
+        Command::Test(args) => test::run(&ctx, args, cli.global.json),
     }
 }
 

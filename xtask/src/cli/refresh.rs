@@ -16,16 +16,23 @@ pub struct RefreshArgs {
     base: BaseArg,
 }
 
-/// Writes registry/hooks.toml anew, once the series is seen to apply.
+/// Writes registry/hooks.toml and docs/UPSTREAM_SYNC.md anew, once the series is seen to apply.
 pub fn run(ctx: &Ctx, args: RefreshArgs) -> Result<Outcome> {
     let base = ctx.project.base(args.base.base.as_deref())?;
     let series = Series::load(&ctx.project, &base)?;
     let pristine = vendor::ensure(ctx, &base)?;
     let changed = patchset::refresh(ctx, &pristine, &series)?;
-    let text = if changed {
-        "registry/hooks.toml written; look at the difference before you commit it"
+    let text = if changed.is_empty() {
+        "registry and docs are up to date".to_owned()
     } else {
-        "registry/hooks.toml is up to date"
+        format!(
+            "{} written; look at the difference before you commit it",
+            changed
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" and ")
+        )
     };
     Ok(Outcome::good(
         text,

@@ -1,15 +1,17 @@
 //! `cargo xtask test`: every check of this project, in one command.
 
+use std::process::Command;
 use std::time::Instant;
 
 use serde_json::json;
-use xshell::{Shell, cmd};
 
-use crate::cli::Outcome;
+use crate::build::Build;
+use crate::cli::{Outcome, Status};
 use crate::ctx::Ctx;
-use crate::error::{Error, Result};
-use crate::model::Flavour;
-use crate::{build, vendor};
+use crate::error::{Error, Kind, Result, ResultExt};
+use crate::gate;
+use crate::gate::table::Signs;
+use crate::model::{Flavour, Verdict};
 
 /// Flags of `test`.
 #[derive(Debug, clap::Args)]
@@ -26,57 +28,79 @@ pub const SERVER_VAR: &str = "LLAMA_PATCHSET_TEST_SERVER";
 /// Environment variable that switches on the tests which build real trees.
 pub const REAL_VAR: &str = "LLAMA_PATCHSET_TEST_REAL";
 
-/// Runs the quick gate on the default base, then the unit and integration tests; with `--quick`
-/// only those that need no build. The tests come last, so that their summary closes the output.
-pub fn run(ctx: &Ctx, args: TestArgs) -> Result<Outcome> {
-    let sh = Shell::new().map_err(|error| Error::environment(error.to_string()))?;
-    sh.change_dir(ctx.project.root());
-    let mut steps: Vec<(String, f64)> = Vec::new();
-    let mut step = |name: &str, work: &dyn Fn() -> Result<()>| -> Result<()> {
+/// Lints the series, runs the quick gate on the default base, verifies what is recorded, then runs
+/// the unit and integration tests; with `--quick` only those that need no build. With `json`, what
+/// cargo prints goes to stderr, since stdout is for one document.
+pub fn run(ctx: &Ctx, args: TestArgs, json: bool) -> Result<Outcome> {
+    let mut steps: Vec<(&str, f64)> = Vec::new();
+    let mut step = |name: &'static str, work: &dyn Fn() -> Result<()>| -> Result<()> {
         let begun = Instant::now();
-        work()?;
+        work().context(|| name.to_owned())?;
         let seconds = begun.elapsed().as_secs_f64();
         ctx.sink.note(&format!("step {name}: {seconds:.1} s"));
-        steps.push((name.to_owned(), seconds));
+        steps.push((name, seconds));
         Ok(())
     };
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut server = None;
     if !args.quick {
         let base = ctx.project.base(None)?;
-        step("materialise and apply", &|| {
-            let pristine = vendor::ensure(ctx, &base)?;
-            let series = crate::patchset::Series::load(&ctx.project, &base)?;
-            crate::patchset::apply(ctx, &pristine, &series, series.patches.len(), false)?;
-            Ok(())
+        step("lint", &|| {
+            let outcome = super::lint::run(ctx, super::lint::LintArgs::default())?;
+            passed(outcome.status == Status::Good, &outcome.text)
         })?;
-        step("build vanilla", &|| {
-            build::ensure(ctx, &base, Flavour::Vanilla, "cpu").map(drop)
+        step("quick gate", &|| quick_gate(ctx))?;
+        step("verify", &|| {
+            let outcome = super::verify::run(ctx, super::verify::VerifyArgs::default())?;
+            passed(outcome.status == Status::Good, &outcome.text)
         })?;
-        step("build patched", &|| {
-            build::ensure(ctx, &base, Flavour::Patched, "cpu").map(drop)
-        })?;
-        step("quick gate", &|| {
-            passed(cmd!(sh, "{cargo} xtask gate --quick").run())
-        })?;
-        let vanilla = build::ensure(ctx, &base, Flavour::Vanilla, "cpu")?;
-        server = Some(vanilla.program("llama-server"));
+        server = Build::find(ctx, &base.id, Flavour::Vanilla, "cpu")?;
     }
-    let filter = args.filter.as_slice();
     step("tests", &|| {
-        let mut tests = cmd!(
-            sh,
-            "{cargo} test --workspace --lib --bins --tests -- {filter...}"
-        );
-        if let Some(server) = &server {
-            tests = tests.env(SERVER_VAR, server).env(REAL_VAR, "1");
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut tests = Command::new(cargo);
+        tests
+            .args(["test", "--workspace", "--lib", "--bins", "--tests", "--"])
+            .args(&args.filter)
+            .current_dir(ctx.project.root());
+        if json {
+            tests.stdout(std::io::stderr());
         }
-        passed(tests.run())
+        if let Some(server) = &server {
+            tests
+                .env(SERVER_VAR, server.program("llama-server"))
+                .env(REAL_VAR, "1");
+        }
+        let status = tests.status()?;
+        ctx.cancel.check()?;
+        passed(status.success(), "a test failed")
     })?;
-    let data = json!({ "steps": steps });
-    Ok(Outcome::good(String::new(), data))
+    Ok(Outcome::good(String::new(), json!({ "steps": steps })))
 }
 
-fn passed(result: xshell::Result<()>) -> Result<()> {
-    result.map_err(|error| Error::finding(error.to_string()))
+/// The main job, quickly, with the flags of this call.
+fn quick_gate(ctx: &Ctx) -> Result<()> {
+    let request = gate::Request {
+        quick: true,
+        ..gate::Request::default()
+    };
+    let report = gate::run(ctx, &request, "cargo xtask gate --quick")?;
+    for record in &report.records {
+        ctx.sink.note(&gate::table::text(record, Signs::Ascii));
+    }
+    match report.verdict {
+        Verdict::Pass => Ok(()),
+        Verdict::Fail => Err(Error::finding("a gate failed")),
+        Verdict::Inconclusive | Verdict::Skipped => {
+            Err(Error::new(Kind::Inconclusive, "a gate could not tell"))
+        }
+    }
+    .hint(|| format!("see {}", ctx.project.show(&report.report)))
+}
+
+fn passed(good: bool, what: &str) -> Result<()> {
+    if good {
+        Ok(())
+    } else {
+        Err(Error::finding(what.trim_end()))
+    }
 }

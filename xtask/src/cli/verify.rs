@@ -12,7 +12,7 @@ use crate::patchset::{self, Series, Verification};
 use crate::vendor::{self, Cached};
 
 /// Flags of `verify`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct VerifyArgs {
     #[command(flatten)]
     base: BaseArg,

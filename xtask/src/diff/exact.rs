@@ -47,9 +47,13 @@ impl fmt::Display for Mismatch {
 
 /// Applies `diff` to `old`.
 pub fn apply(diff: &FileDiff, old: &[u8]) -> Result<Vec<u8>, Box<Mismatch>> {
+    apply_hunks(&diff.hunks, old)
+}
+
+/// Applies the hunks of one file to its content.
+pub fn apply_hunks(hunks: &[Hunk], old: &[u8]) -> Result<Vec<u8>, Box<Mismatch>> {
     let old_lines = lines_of(old);
-    let inserted: usize = diff
-        .hunks
+    let inserted: usize = hunks
         .iter()
         .flat_map(|hunk| &hunk.lines)
         .filter_map(|line| line.new_side())
@@ -58,25 +62,12 @@ pub fn apply(diff: &FileDiff, old: &[u8]) -> Result<Vec<u8>, Box<Mismatch>> {
     let mut new = Vec::with_capacity(old.len() + inserted);
     // Lines of the old file that are already copied, and of the new one that are written.
     let (mut done, mut written) = (0usize, 0usize);
-    for (at, hunk) in diff.hunks.iter().enumerate() {
-        let first = locate(hunk, at + 1, &old_lines, done)?;
+    for (at, hunk) in hunks.iter().enumerate() {
+        let first = locate(hunk, at + 1, &old_lines, (done, written))?;
         for line in &old_lines[done..first] {
             new.extend_from_slice(line);
         }
         written += first - done;
-        let new_first = if hunk.new_len == 0 {
-            hunk.new_start
-        } else {
-            hunk.new_start.wrapping_sub(1)
-        };
-        if new_first != written {
-            return Err(mismatch(
-                hunk,
-                at + 1,
-                first + 1,
-                "the header's old and new line do not agree with the hunks before it",
-            ));
-        }
         for line in hunk.lines.iter().filter_map(|line| line.new_side()) {
             new.extend_from_slice(line);
         }
@@ -120,39 +111,45 @@ pub fn is_applied(diff: &FileDiff, file: &[u8]) -> bool {
 }
 
 /// The index of the first old line of `hunk`, once every one of its old lines is found there.
+/// `done` says how many lines of the old file are used up, and how many of the new one are made.
 fn locate(
     hunk: &Hunk,
     number: usize,
     lines: &[&[u8]],
-    done: usize,
+    done: (usize, usize),
 ) -> Result<usize, Box<Mismatch>> {
-    let first = if hunk.old_len == 0 {
-        hunk.old_start
-    } else if hunk.old_start == 0 {
-        return Err(mismatch(
-            hunk,
-            number,
-            1,
-            "the header names line 0 for lines that exist",
-        ));
-    } else {
-        hunk.old_start - 1
+    let wrong = |line: usize, reason| Err(mismatch(hunk, number, line, reason));
+    let index = |start: usize, len: usize| match len {
+        0 => Some(start),
+        _ => start.checked_sub(1),
     };
-    if first < done {
-        return Err(mismatch(
-            hunk,
-            number,
+    let (Some(first), Some(new_first)) = (
+        index(hunk.old_start, hunk.old_len),
+        index(hunk.new_start, hunk.new_len),
+    ) else {
+        return wrong(1, "the header names line 0 for lines that exist");
+    };
+    if first < done.0 {
+        return wrong(
             first + 1,
             "it overlaps the hunk before it or is out of order",
-        ));
+        );
+    }
+    if new_first != done.1 + (first - done.0) {
+        return wrong(
+            first + 1,
+            "the header's old and new line do not agree with the hunks before it",
+        );
+    }
+    if first > 0 && hunk.old_start <= 1 {
+        // As git does: what names line 0 or 1 sits at the file's beginning.
+        return wrong(
+            first + 1,
+            "it names line 1, yet inserts behind it without any context",
+        );
     }
     if first > lines.len() {
-        return Err(mismatch(
-            hunk,
-            number,
-            lines.len() + 1,
-            "the file ends before the hunk's place",
-        ));
+        return wrong(lines.len() + 1, "the file ends before the hunk's place");
     }
     let old: Vec<&[u8]> = hunk
         .lines
@@ -160,14 +157,16 @@ fn locate(
         .filter_map(|line| line.old_side())
         .collect();
     if let Some(at) = (0..old.len()).find(|at| lines.get(first + at) != Some(&old[*at])) {
-        let mut fault = mismatch(
-            hunk,
-            number,
-            first + at + 1,
-            "the file is not what the hunk expects",
-        );
+        let found = lines.get(first + at).copied();
+        let only_its_end = found.and_then(|line| line.strip_suffix(b"\n")) == Some(old[at]);
+        let reason = if only_its_end {
+            "the line has a line end, which the hunk says it lacks"
+        } else {
+            "the file is not what the hunk expects"
+        };
+        let mut fault = mismatch(hunk, number, first + at + 1, reason);
         fault.expected = Some(show(old[at]));
-        fault.found = lines.get(first + at).map(|line| show(line));
+        fault.found = found.map(show);
         fault.elsewhere = occurrences(&old, lines);
         return Err(fault);
     }
@@ -177,12 +176,10 @@ fn locate(
         Some(crate::diff::Line::Context(_)) | None
     );
     if ends_in_change && first + hunk.old_len != lines.len() {
-        return Err(mismatch(
-            hunk,
-            number,
+        return wrong(
             first + hunk.old_len + 1,
             "it has no context behind its last change, yet the file goes on",
-        ));
+        );
     }
     Ok(first)
 }
@@ -190,7 +187,7 @@ fn locate(
 fn mismatch(hunk: &Hunk, number: usize, line: usize, reason: &'static str) -> Box<Mismatch> {
     Box::new(Mismatch {
         hunk: number,
-        heading: hunk.heading.clone(),
+        heading: hunk.heading_text(),
         line,
         expected: None,
         found: None,
@@ -199,15 +196,22 @@ fn mismatch(hunk: &Hunk, number: usize, line: usize, reason: &'static str) -> Bo
     })
 }
 
-/// Where all of `block` occurs in `lines`; at most ten places.
+/// Where all of `block` occurs in `lines`; at most ten places, and none where looking for them
+/// would take long.
 fn occurrences(block: &[&[u8]], lines: &[&[u8]]) -> Vec<usize> {
+    let mut budget = 10_000_000usize;
     if block.is_empty() {
         return Vec::new();
     }
     lines
         .windows(block.len())
         .enumerate()
-        .filter(|(_, window)| *window == block)
+        .filter(|(_, window)| {
+            let same = block.iter().zip(*window).take_while(|(a, b)| a == b);
+            let same = same.take(budget).count();
+            budget -= same;
+            same == block.len()
+        })
         .map(|(at, _)| at + 1)
         .take(10)
         .collect()
@@ -307,6 +311,20 @@ mod tests {
             apply(&swapped, b"a\nb\nc\nd\n").is_err(),
             "the new line must be 4"
         );
+    }
+
+    #[test]
+    fn a_line_that_is_said_to_lack_its_end_must_lack_it() {
+        let patch = headed("@@ -1,2 +1,3 @@\n+x\n a\n b\n\\ No newline at end of file\n");
+        assert_eq!(apply(&patch, b"a\nb").unwrap(), b"x\na\nb");
+        let fault = apply(&patch, b"a\nb\n").unwrap_err();
+        assert!(fault.reason.contains("line end"), "{fault}");
+    }
+
+    #[test]
+    fn without_context_an_insertion_behind_line_1_is_refused_as_git_does() {
+        assert!(apply(&headed("@@ -1,0 +2 @@\n+x\n"), b"a\n").is_err());
+        assert!(apply(&headed("@@ -2,0 +3 @@\n+x\n"), b"a\nb\n").is_ok());
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub fn hooks(diff: &FileDiff) -> Vec<Hook> {
                         text: Vec::new(),
                         inserted: 0,
                         deleted: 0,
-                        heading: hunk.heading.clone(),
+                        heading: hunk.heading_text(),
                     });
                     if let Line::Insert(bytes) = part {
                         hook.inserted += 1;

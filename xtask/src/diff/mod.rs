@@ -1,18 +1,38 @@
-//! Unified diffs: parse, and apply exactly.
+//! Unified diffs: read, write, and apply exactly.
 //!
-//! `diffy` reads the format; what it would let pass (lines after a complete hunk, offsets) is
-//! checked here. Application is our own, since a patch on a pinned base sits at its exact line
-//! with its exact context or not at all.
+//! | file | what lives there |
+//! | --- | --- |
+//! | `read.rs`, `header.rs`, `hunk.rs`, `name.rs` | from text to [`FilePatch`]: every kind of change |
+//! | `parse.rs` | the restriction to edits in place, for hooks |
+//! | `exact.rs` | hunks on one content: the stated line, the whole context |
+//! | `sequence.rs` | a whole diff on a tree: creations, removals, renames, copies |
+//! | `between.rs`, `write.rs` | from two contents to a diff, and from a diff to text |
+//! | `hook.rs` | the runs of inserted lines |
+//!
+//! A patch on a pinned base sits at its exact line with its exact context or not at all. Where
+//! this differs from `git apply`, `docs/deviations.md` says so and why.
 
+mod between;
 mod exact;
+mod file;
+mod header;
 mod hook;
+mod hunk;
+mod name;
 mod parse;
+mod read;
+mod sequence;
 mod write;
 
-pub use exact::{Mismatch, apply, is_applied};
+pub use between::{between, between_files};
+pub use exact::{Mismatch, apply, apply_hunks, is_applied};
+pub use file::{FilePatch, Index, Operation, Similarity};
 pub use hook::{Hook, hooks};
+pub use name::Strip;
 pub use parse::parse;
-pub use write::{between, to_text};
+pub use read::{parse_files, parse_files_stripped, parse_with_end};
+pub use sequence::{Changes, Fault, Refusal, apply_files};
+pub use write::{files_to_text, to_text};
 
 use crate::tree::RelPath;
 
@@ -36,10 +56,18 @@ pub struct Hunk {
     pub new_start: usize,
     /// Number of new lines.
     pub new_len: usize,
-    /// What stands behind the second `@@`: the function or section around.
-    pub heading: String,
+    /// What stands behind the second `@@`, less one blank: the function or section around. Git
+    /// cuts it after 80 bytes, if need be in the middle of a character.
+    pub heading: Vec<u8>,
     /// The lines, in order.
     pub lines: Vec<Line>,
+}
+
+impl Hunk {
+    /// The heading as a person can read it.
+    pub fn heading_text(&self) -> String {
+        String::from_utf8_lossy(&self.heading).trim().to_owned()
+    }
 }
 
 /// One line of a hunk, with its line end where it has one.

@@ -1,6 +1,6 @@
 //! Looking at everything that commands need.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::build::lookup::Lookup;
 use crate::build::packages::{Package, install_command};
@@ -265,13 +265,15 @@ impl Examiner<'_> {
 
     fn base(&self, base: &Base, can_fetch: bool) -> Check {
         let mut check = self.missing(&format!("base {}", base.id), Need::Provisioned, "all");
-        match self.unpacked(base) {
-            Some(dir) => {
+        // Only whether it is there; whether it is what it should be, `verify` says.
+        let dir = crate::vendor::place(self.ctx, base);
+        match dir.join("tree").is_dir() {
+            true => {
                 check.state = State::Ok;
                 check.path = Some(dir.display().to_string());
             }
-            None if can_fetch => check.fix = Some("cargo xtask vendor".to_owned()),
-            None => {
+            false if can_fetch => check.fix = Some("cargo xtask vendor".to_owned()),
+            false => {
                 check.need = Need::Required;
                 check.fix = Some(if self.ctx.offline {
                     "cargo xtask vendor, without --offline".to_owned()
@@ -281,17 +283,6 @@ impl Examiner<'_> {
             }
         }
         check
-    }
-
-    /// The folder of an unpacked base; whether it is what it should be, `verify` says.
-    fn unpacked(&self, base: &Base) -> Option<PathBuf> {
-        let name = format!("{}-", base.id);
-        let bases = std::fs::read_dir(self.ctx.project.cache().join("bases")).ok()?;
-        bases
-            .filter_map(|entry| entry.ok())
-            .filter(|entry| entry.file_name().to_string_lossy().starts_with(&name))
-            .map(|entry| entry.path())
-            .find(|dir| dir.join("tree").is_dir())
     }
 
     fn build(&self, base: &Base, flavour: Flavour) -> Result<Check> {
@@ -397,8 +388,13 @@ mod tests {
         assert_eq!(blocking(&list), ["base toy"]);
         toy.ctx.offline = true;
         assert_eq!(blocking(&doctor(&toy, &Fake::complete())), ["base toy"]);
-        let tree = toy.ctx.project.cache().join("bases/toy-0123/tree");
-        std::fs::create_dir_all(tree).unwrap();
+        // A tree of another digest, and one of a base whose name only begins alike.
+        let bases = toy.ctx.project.cache().join("bases");
+        for other in ["toy-0123/tree", "toy-2-000000000000/tree"] {
+            std::fs::create_dir_all(bases.join(other)).unwrap();
+        }
+        assert_eq!(blocking(&doctor(&toy, &machine)), ["base toy"]);
+        std::fs::create_dir_all(bases.join("toy-000000000000/tree")).unwrap();
         assert_eq!(blocking(&doctor(&toy, &machine)), [""; 0]);
     }
 

@@ -103,12 +103,6 @@ pub fn load(project: &Project, ids: &[String], quick: bool) -> Result<Vec<Plan>>
 
 fn load_one(dir: &Path, id: &str, path: &Path, quick: bool) -> Result<Plan> {
     let header: GateHeader = crate::model::read_toml(path)?;
-    if header.schema != 1 {
-        return Err(Error::config(format!(
-            "schema {} is not known; this program reads schema 1",
-            header.schema
-        )));
-    }
     if header.id != id {
         return Err(Error::config(format!(
             "id is `{}`, but the file is called {id}.toml",

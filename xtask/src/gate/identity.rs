@@ -8,7 +8,8 @@ use std::sync::Mutex;
 use crate::build::Build;
 use crate::error::{Error, Result, ResultExt};
 use crate::gate::server::{is_library, is_program};
-use crate::model::{Artifact, Digest, Flavour, SideStamp};
+use crate::model::{Artifact, Digest, Flavour, SWITCH_PREFIX, SideStamp};
+use crate::project::suggest;
 
 /// One of the two servers that are compared.
 #[derive(Debug)]
@@ -235,6 +236,18 @@ pub fn indistinct(baseline: &Side, candidate: &Side) -> Option<String> {
     }
 }
 
+/// Why switching says nothing, where a side sets a variable that no patch listens to: with a
+/// misspelt switch, off would be compared with off. `declared` are the series' switches.
+pub fn undeclared(sides: [&Side; 2], declared: &[String]) -> Option<String> {
+    let mut set = sides.into_iter().flat_map(|side| side.env.keys());
+    let unknown = set.find(|name| name.starts_with(SWITCH_PREFIX) && !declared.contains(name))?;
+    let near = suggest(unknown, declared.iter().map(String::as_str), "switches");
+    Some(format!(
+        "no patch of the series declares the switch {unknown}, so that nothing was switched \
+         ({near})"
+    ))
+}
+
 fn show_env(env: &BTreeMap<String, String>) -> Vec<String> {
     env.iter()
         .map(|(name, value)| format!("{name}={value}"))
@@ -362,6 +375,23 @@ mod tests {
         assert_eq!(indistinct(&baseline, &switched), None);
         let candidate = side(&other, Flavour::Patched, &[]);
         assert_eq!(indistinct(&baseline, &candidate), None);
+    }
+
+    #[test]
+    fn a_switch_that_nobody_declares_is_no_comparison() {
+        let dir = tempfile::tempdir().unwrap();
+        let build = build(dir.path(), Flavour::Patched, "");
+        let side = |name: &str| {
+            let env = BTreeMap::from([(name.to_owned(), "1".to_owned())]);
+            Side::of_build(&build, Flavour::Patched, env).unwrap()
+        };
+        let declared = ["OPENCOTI_COUNTERS".to_owned()];
+        let (right, other) = (side("OPENCOTI_COUNTERS"), side("OMP_NUM_THREADS"));
+        assert_eq!(undeclared([&other, &right], &declared), None);
+        let reason = undeclared([&right, &side("OPENCOTI_COUNTER")], &declared).unwrap();
+        assert!(reason.contains("OPENCOTI_COUNTER, so"), "{reason}");
+        assert!(reason.contains("did you mean `OPENCOTI_COUNTERS`?"));
+        assert!(undeclared([&right, &other], &[]).is_some());
     }
 
     #[test]

@@ -156,6 +156,8 @@ enum Sides<'a> {
     Built {
         vanilla: Box<crate::build::Build>,
         patched: Box<crate::build::Build>,
+        /// What the patches of the series declare.
+        switches: Vec<String>,
     },
     Named(&'a Path, &'a Path),
 }
@@ -178,13 +180,21 @@ impl<'a> Sides<'a> {
             ))
             .hint("cargo xtask build lists all differences; mend the flags or CMake hooks"));
         }
-        Ok(Sides::Built { vanilla, patched })
+        let patches = series.patches.into_iter();
+        let switches = patches.flat_map(|patch| patch.manifest.switches);
+        Ok(Sides::Built {
+            vanilla,
+            patched,
+            switches: switches.collect(),
+        })
     }
 
     fn side(&self, definition: &SideDefinition, is_candidate: bool) -> Result<Side> {
         let env = definition.env.clone();
         match self {
-            Sides::Built { vanilla, patched } => {
+            Sides::Built {
+                vanilla, patched, ..
+            } => {
                 let build = match definition.build {
                     Flavour::Vanilla => vanilla,
                     Flavour::Patched => patched,
@@ -196,6 +206,16 @@ impl<'a> Sides<'a> {
             }
         }
     }
+}
+
+/// Why the two sides are no comparison, whatever their tokens are.
+fn void(sides: &Sides<'_>, baseline: &Side, candidate: &Side) -> Option<String> {
+    let unknown = match sides {
+        Sides::Built { switches, .. } => identity::undeclared([baseline, candidate], switches),
+        // What a server of the user's listens to is not known.
+        Sides::Named(..) => None,
+    };
+    unknown.or_else(|| identity::indistinct(baseline, candidate))
 }
 
 fn model_path(ctx: &Ctx, request: &Request, plan: &ChashPlan) -> Result<(String, PathBuf)> {
@@ -287,7 +307,7 @@ fn run_chash(
     // What was compared must still be what was checked.
     baseline.check_files()?;
     candidate.check_files()?;
-    let reason = identity::indistinct(&baseline, &candidate);
+    let reason = void(sides, &baseline, &candidate);
     let cells = Verdict::all(findings.cells.iter().map(|cell| cell.verdict));
     let verdict = match &reason {
         Some(_) if cells != Verdict::Fail => Verdict::Inconclusive,

@@ -13,7 +13,7 @@ use crate::gate::session::Halt;
 use crate::process::{Group, Signal, describe, tied};
 
 /// Variables of the user's environment that would change what a server computes.
-const REMOVED: [&str; 3] = ["OPENCOTI_", "LLAMA_", "GGML_"];
+const REMOVED: [&str; 3] = [crate::model::SWITCH_PREFIX, "LLAMA_", "GGML_"];
 
 /// How often a starting or answering server is looked at.
 const POLL: Duration = Duration::from_millis(10);

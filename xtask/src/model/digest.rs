@@ -42,6 +42,11 @@ impl Digest {
         Digest(hasher.finalize().into())
     }
 
+    /// A digest that was computed elsewhere.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Digest(bytes)
+    }
+
     /// The raw bytes.
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0

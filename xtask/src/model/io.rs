@@ -3,14 +3,33 @@
 use std::io::Write;
 use std::path::Path;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, ResultExt};
 
-/// Reads a TOML file. A broken one is an error with file, line and column.
+/// Version of every TOML format of the project.
+const SCHEMA: i64 = 1;
+
+/// What every TOML file begins with.
+#[derive(Deserialize)]
+struct Header {
+    schema: i64,
+}
+
+/// Reads a TOML file. A broken one is an error with file, line and column; one of another schema
+/// is named as such, and not by the first key that is new in it.
 pub fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let text = fs_err::read_to_string(path)?;
+    if let Ok(Header { schema }) = toml::from_str(&text)
+        && schema != SCHEMA
+    {
+        return Err(Error::config(format!(
+            "schema {schema} is not understood; this program reads schema {SCHEMA}"
+        ))
+        .context(path.display().to_string())
+        .hint("use the version of this program that belongs to the checkout"));
+    }
     toml::from_str(&text).map_err(|error| {
         let place = match error.span() {
             Some(span) => {
@@ -88,15 +107,29 @@ fn line_column(text: &str, offset: usize) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::SeriesFile;
 
     #[test]
     fn broken_toml_names_file_line_and_column() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("series.toml");
         std::fs::write(&path, "schema = 1\n[series]\n\"x\" = [1]\n").unwrap();
-        let error = read_toml::<crate::model::Series>(&path).unwrap_err();
+        let error = read_toml::<SeriesFile>(&path).unwrap_err();
         assert!(error.to_string().contains("series.toml:3:8"), "{error}");
         assert_eq!(error.kind(), crate::Kind::Config);
+    }
+
+    #[test]
+    fn another_schema_is_named_before_its_new_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("series.toml");
+        std::fs::write(&path, "schema = 2\nnew = 1\n[series]\n").unwrap();
+        let error = read_toml::<SeriesFile>(&path).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("series.toml: schema 2"), "{text}");
+        std::fs::write(&path, "[series]\n").unwrap();
+        let missing = read_toml::<SeriesFile>(&path).unwrap_err().to_string();
+        assert!(missing.contains("missing field `schema`"), "{missing}");
     }
 
     #[test]

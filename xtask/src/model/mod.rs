@@ -1,13 +1,16 @@
-//! All data types that are read from or written to disk. No behaviour beyond reading, writing
-//! and checking themselves.
+//! The files of the project as types, each in the module of its name. No behaviour beyond
+//! reading, writing and checking themselves. What one room alone writes and reads again (the
+//! request to CMake, the cache's index) stays in that room.
 
 mod build;
 mod digest;
+mod fixture;
 mod gate;
 mod gate_record;
 mod hooks;
 mod io;
 mod patch;
+mod retired;
 mod series;
 mod state;
 mod toolchain;
@@ -16,6 +19,7 @@ mod verdict;
 
 pub use build::{Artifact, BuildManifest, Compiler, Flavour, PatchSetStamp};
 pub use digest::Digest;
+pub use fixture::{Fixture, Fixtures};
 pub use gate::{
     ChashGate, GateHeader, GateKind, GateLimits, GeneratedPrompt, ModelSource, PromptDefinition,
     QuickSubset, SideDefinition,
@@ -26,8 +30,9 @@ pub use gate_record::{
 };
 pub use hooks::{HookEntry, HooksFile, ImageEntry};
 pub use io::{read_json, read_toml, write_atomic, write_json};
-pub use patch::{Allow, PatchManifest};
-pub use series::Series;
+pub use patch::{Allow, PatchManifest, SWITCH_PREFIX};
+pub use retired::{Retired, RetiredPatch};
+pub use series::SeriesFile;
 pub use state::{TrackedFile, TreeState};
 pub use toolchain::{Compilers, Launcher, Tool, Toolchains, Version, Wheel};
 pub use upstreams::{Base, DirSource, GitSource, PypiSource, Source, TarballSource, Upstreams};

@@ -1,6 +1,12 @@
 //! `patches/<id>/patch.toml`: what a patch is, needs and is allowed.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
+
+/// What the name of every switch begins with; gates keep such variables of the user's from the
+/// servers that they compare.
+pub const SWITCH_PREFIX: &str = "OPENCOTI_";
 
 /// One capability: manifest, hooks and overlay.
 #[derive(Clone, Debug, Deserialize)]
@@ -20,13 +26,17 @@ pub struct PatchManifest {
     /// Gates that judge it.
     #[serde(default)]
     pub gates: Vec<String>,
-    /// Environment variables that switch it on; empty where there is nothing to switch.
+    /// Environment variables that switch it on, each beginning with [`SWITCH_PREFIX`]; empty where
+    /// there is nothing to switch.
     #[serde(default)]
     pub switches: Vec<String>,
     /// Files and folders of this project, outside the patch, that go into what is built and
     /// thus into the patch-set id.
     #[serde(default)]
     pub inputs: Vec<String>,
+    /// For each upstream file that it hooks into: what to look for when the place has moved.
+    #[serde(default)]
+    pub notes: BTreeMap<String, String>,
     /// What else than inserting lines it may do to upstream files.
     #[serde(default)]
     pub allow: Allow,

@@ -7,7 +7,7 @@ use serde::Deserialize;
 /// The whole file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Series {
+pub struct SeriesFile {
     /// Version of this format; 1.
     pub schema: u32,
     /// Base id to patch ids, in the order of application.
@@ -15,7 +15,7 @@ pub struct Series {
     pub series: BTreeMap<String, Vec<String>>,
 }
 
-impl Series {
+impl SeriesFile {
     /// The patches of `base`; none where the base has no series.
     pub fn of(&self, base: &str) -> &[String] {
         self.series.get(base).map_or(&[], Vec::as_slice)

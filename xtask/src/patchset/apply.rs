@@ -227,7 +227,8 @@ fn materialise(ctx: &Ctx, pristine: &Pristine, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn copy_file(from: &Path, to: &Path) -> Result<()> {
+/// Copies a file or a link; the copy can be written to.
+pub fn copy_file(from: &Path, to: &Path) -> Result<()> {
     let meta = fs_err::symlink_metadata(from)?;
     if meta.file_type().is_symlink() {
         #[cfg(unix)]
@@ -237,7 +238,7 @@ fn copy_file(from: &Path, to: &Path) -> Result<()> {
         fs_err::copy(from, to)?;
         #[cfg(unix)]
         {
-            // The cache is read-only; the copy is to be edited.
+            // A shared cache may be read-only; the copy is to be edited.
             use std::os::unix::fs::PermissionsExt;
             let mode = meta.permissions().mode() | 0o200;
             fs_err::set_permissions(to, std::fs::Permissions::from_mode(mode))?;

@@ -7,7 +7,7 @@ use crate::diff::{self, FileDiff};
 use crate::error::{Error, Kind, Result, ResultExt};
 use crate::model::{Base, Digest, PatchManifest, read_toml};
 use crate::project::{Project, suggest};
-use crate::tree::RelPath;
+use crate::tree::{FileMode, RelPath};
 
 /// A base with its ordered patches.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ pub struct Patch {
     pub overlay: Vec<Overlay>,
     /// The hooks file, relative to the checkout; absent where the patch has no hooks.
     pub hooks_file: Option<String>,
+    /// The text of the hooks file.
+    pub hooks_text: Vec<u8>,
 }
 
 /// One new file of a patch.
@@ -45,14 +47,10 @@ pub struct Overlay {
     pub executable: bool,
 }
 
-/// Version of the formats of `patch.toml`, `series.toml` and `upstreams.toml`.
-const SCHEMA: u32 = 1;
-
 impl Series {
     /// Loads the series of `base`.
     pub fn load(project: &Project, base: &Base) -> Result<Series> {
         let registry = project.series()?;
-        check_schema(registry.schema).context(|| "registry/series.toml".to_owned())?;
         let known: Vec<String> = project
             .upstreams()?
             .base
@@ -88,6 +86,11 @@ impl Series {
             }
             patches.push(patch);
         }
+        Series::of(project, base, patches)
+    }
+
+    /// The series that `patches` make, on disk or only in memory.
+    pub fn of(project: &Project, base: &Base, patches: Vec<Patch>) -> Result<Series> {
         refuse_shared_overlay(&patches)?;
         let id = identity(project, base, &patches)?;
         Ok(Series {
@@ -140,43 +143,27 @@ impl Patch {
             .hint(suggest(id, known.iter().map(String::as_str), "patches")));
         }
         let manifest: PatchManifest = read_toml(&file)?;
-        let in_file = || project.show(&file);
-        check_schema(manifest.schema).context(in_file)?;
         if manifest.id != id {
             return Err(
                 Error::config(format!("its id is `{}`, its folder `{id}`", manifest.id))
-                    .context(in_file()),
+                    .context(project.show(&file)),
             );
         }
-        let (hooks, hooks_file) = load_hooks(project, &dir, base)?;
+        let (hooks_file, hooks_text, hooks) = load_hooks(project, &dir, base)?;
         let overlay =
             load_overlay(&dir.join("src")).context(|| format!("{}/src", project.show(&dir)))?;
-        if hooks.is_empty() && overlay.is_empty() {
-            return Err(
-                Error::config("the patch is empty: neither hooks nor overlay")
-                    .context(project.show(&dir)),
-            );
-        }
         Ok(Patch {
             manifest,
             hooks,
             overlay,
             hooks_file,
+            hooks_text,
         })
     }
 }
 
-fn check_schema(schema: u32) -> Result<()> {
-    if schema == SCHEMA {
-        return Ok(());
-    }
-    Err(Error::config(format!(
-        "schema {schema} is not understood; this program reads schema {SCHEMA}"
-    )))
-}
-
 /// Whether `id` can name a patch: a folder, a marker in a comment and a C identifier in one.
-fn is_patch_id(id: &str) -> bool {
+pub fn is_patch_id(id: &str) -> bool {
     id.starts_with(|c: char| c.is_ascii_lowercase())
         && !id.ends_with('-')
         && !id.contains("--")
@@ -203,15 +190,16 @@ fn load_hooks(
     project: &Project,
     dir: &Path,
     base: &str,
-) -> Result<(Vec<FileDiff>, Option<String>)> {
+) -> Result<(Option<String>, Vec<u8>, Vec<FileDiff>)> {
     let own = dir.join(format!("hooks.{base}.patch"));
     let common = dir.join("hooks.patch");
     let Some(path) = [own, common].into_iter().find(|path| path.is_file()) else {
-        return Ok((Vec::new(), None));
+        return Ok((None, Vec::new(), Vec::new()));
     };
     let name = project.show(&path);
-    let hooks = diff::parse(&fs_err::read(&path)?).context(|| name.clone())?;
-    Ok((hooks, Some(name)))
+    let text = fs_err::read(&path)?;
+    let hooks = diff::parse(&text).context(|| name.clone())?;
+    Ok((Some(name), text, hooks))
 }
 
 fn load_overlay(dir: &Path) -> Result<Vec<Overlay>> {
@@ -237,21 +225,10 @@ fn load_overlay(dir: &Path) -> Result<Vec<Overlay>> {
         overlay.push(Overlay {
             path: RelPath::from_path(below)?,
             content: fs_err::read(entry.path())?,
-            executable: is_executable(&meta),
+            executable: FileMode::of(&meta) == FileMode::Executable,
         });
     }
     Ok(overlay)
-}
-
-#[cfg(unix)]
-fn is_executable(meta: &std::fs::Metadata) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    meta.permissions().mode() & 0o100 != 0
-}
-
-#[cfg(not(unix))]
-fn is_executable(_: &std::fs::Metadata) -> bool {
-    false
 }
 
 fn refuse_shared_overlay(patches: &[Patch]) -> Result<()> {
@@ -277,9 +254,9 @@ fn identity(project: &Project, base: &Base, patches: &[Patch]) -> Result<Digest>
     let mut parts: Vec<Vec<u8>> = vec![b"llama-patchset 1".to_vec(), base.tree.bytes().to_vec()];
     for patch in patches {
         parts.push(patch.id().as_bytes().to_vec());
-        if let Some(name) = &patch.hooks_file {
+        if patch.hooks_file.is_some() {
             parts.push(b"hooks".to_vec());
-            parts.push(fs_err::read(project.root().join(name))?);
+            parts.push(patch.hooks_text.clone());
         }
         for file in &patch.overlay {
             parts.push(if file.executable {

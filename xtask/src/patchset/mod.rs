@@ -5,6 +5,7 @@
 //! with images, or moves it to them.
 
 mod apply;
+pub mod book;
 mod images;
 mod load;
 mod refresh;
@@ -14,9 +15,9 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
-pub use apply::{Moved, apply, revert};
-pub use images::{Images, Problem, Step};
-pub use load::{Overlay, Patch, Series};
-pub use refresh::{refresh, registry_of};
-pub use status::{PatchState, TreeStatus, WorkingTree, applied, scan, status};
+pub use apply::{Moved, apply, copy_file, revert};
+pub use images::{Image, Images, Problem, Step, pristine_image};
+pub use load::{Overlay, Patch, Series, is_patch_id};
+pub use refresh::{records, refresh, registry_drift, registry_of};
+pub use status::{PatchState, TreeStatus, WorkingTree, applied, read_state, scan, status};
 pub use verify::{Finding, Verification, verify};

@@ -1,12 +1,13 @@
 //! `registry/hooks.toml`, generated from bases and patches.
 
-use std::path::Path;
-
 use crate::ctx::Ctx;
 use crate::diff;
 use crate::error::{Error, Result};
-use crate::model::{Digest, HookEntry, HooksFile, ImageEntry, read_toml, write_atomic};
-use crate::patchset::{Images, Series};
+use crate::journal::Changes;
+use crate::model::{Digest, HookEntry, HooksFile, ImageEntry, read_toml};
+use crate::patchset::{Images, Series, book};
+use crate::project::Project;
+use crate::tree::RelPath;
 use crate::vendor::Pristine;
 
 const HEADER: &str = "\
@@ -55,47 +56,94 @@ pub fn registry_of(series: &Series, images: &Images) -> HooksFile {
     file
 }
 
-/// Reads the registry of hooks and images.
-pub fn read_registry(path: &Path) -> Result<HooksFile> {
-    let file: HooksFile = read_toml(path)?;
-    if file.schema == 1 {
-        return Ok(file);
-    }
-    Err(Error::config(format!(
-        "schema {} is not understood; this program reads schema 1",
-        file.schema
-    ))
-    .context(path.display().to_string()))
-}
-
-/// Writes the entries of this base anew, keeps those of the others, and says whether anything
-/// changed.
-pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<bool> {
-    let _lock = crate::lock::checkout(ctx)?;
-    let images = Images::compute(pristine, series)?;
-    let path = ctx.project.registry("hooks.toml");
-    let mut old = if path.exists() {
-        read_registry(&path)?
+/// The generated files, `registry/hooks.toml` and `docs/UPSTREAM_SYNC.md`, as they are with this
+/// series on its base; what they say of other bases stays.
+pub fn records(
+    project: &Project,
+    series: &Series,
+    images: &Images,
+) -> Result<Vec<(RelPath, String)>> {
+    let path = project.registry("hooks.toml");
+    let mut file = if path.exists() {
+        read_toml::<HooksFile>(&path)?
     } else {
         HooksFile {
             schema: 1,
             ..HooksFile::default()
         }
     };
-    let fresh = registry_of(series, &images);
+    let fresh = registry_of(series, images);
     let base = &series.base.id;
-    old.hook.retain(|entry| entry.base != *base);
-    old.image.retain(|entry| entry.base != *base);
-    old.hook.extend(fresh.hook);
-    old.image.extend(fresh.image);
+    file.hook.retain(|entry| entry.base != *base);
+    file.image.retain(|entry| entry.base != *base);
+    file.hook.extend(fresh.hook);
+    file.image.extend(fresh.image);
     // Stable over the order in which bases are refreshed.
-    old.hook.sort_by(|a, b| a.base.cmp(&b.base));
-    old.image.sort_by(|a, b| a.base.cmp(&b.base));
-    let text = toml::to_string(&old).map_err(|error| Error::internal(error.to_string()))?;
-    let text = format!("{HEADER}{text}");
-    if path.exists() && fs_err::read_to_string(&path)? == text {
-        return Ok(false);
+    file.hook.sort_by(|a, b| a.base.cmp(&b.base));
+    file.image.sort_by(|a, b| a.base.cmp(&b.base));
+    let text = toml::to_string(&file).map_err(|error| Error::internal(error.to_string()))?;
+    Ok(vec![
+        (
+            RelPath::new("registry/hooks.toml")?,
+            format!("{HEADER}{text}"),
+        ),
+        (
+            RelPath::new(book::PAGE)?,
+            book::page(project, Some(series))?,
+        ),
+    ])
+}
+
+/// Writes the generated files anew and returns those that changed. Nothing is written where the
+/// series does not apply.
+pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<Vec<RelPath>> {
+    let lock = crate::lock::checkout(ctx)?;
+    let images = Images::compute(pristine, series)?;
+    let mut changes = Changes::default();
+    for (path, text) in records(&ctx.project, series, &images)? {
+        changes.write(path, text, false);
     }
-    write_atomic(&path, text.as_bytes())?;
-    Ok(true)
+    changes.drop_unchanged(ctx.project.root());
+    let changed = changes.paths().cloned().collect();
+    changes.commit(ctx, &lock)?;
+    Ok(changed)
+}
+
+/// Where `registry/hooks.toml` does not say what the series does to its base.
+pub fn registry_drift(project: &Project, series: &Series, images: &Images) -> Result<Vec<String>> {
+    let path = project.registry("hooks.toml");
+    if !path.exists() {
+        return Ok(vec!["registry/hooks.toml is missing".to_owned()]);
+    }
+    let mut recorded = read_toml::<HooksFile>(&path)?;
+    recorded.hook.retain(|entry| entry.base == series.base.id);
+    recorded.image.retain(|entry| entry.base == series.base.id);
+    let fresh = registry_of(series, images);
+    let mut drift = Vec::new();
+    for entry in &fresh.hook {
+        if !recorded.hook.contains(entry) {
+            drift.push(format!(
+                "hook of {} at {}:{} is not recorded so",
+                entry.patch, entry.file, entry.line
+            ));
+        }
+    }
+    for entry in &fresh.image {
+        let same = |old: &&ImageEntry| old.patch == entry.patch && old.file == entry.file;
+        match recorded.image.iter().find(same) {
+            Some(old) if old == entry => {}
+            Some(old) => drift.push(format!(
+                "{} makes of {} sha256 {}, recorded is {}",
+                entry.patch, entry.file, entry.post, old.post
+            )),
+            None => drift.push(format!(
+                "{} touches {}, which is not recorded",
+                entry.patch, entry.file
+            )),
+        }
+    }
+    if drift.is_empty() && recorded != fresh {
+        drift.push("it records hooks or images that no patch has".to_owned());
+    }
+    Ok(drift)
 }

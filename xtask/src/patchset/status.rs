@@ -40,13 +40,13 @@ impl std::fmt::Display for PatchState {
     }
 }
 
-/// A working tree whose content is exactly what its state says.
+/// A working tree that is exactly what the base and the whole series make.
 #[derive(Clone, Debug)]
 pub struct WorkingTree {
     /// The folder that holds the tree.
     pub root: PathBuf,
     /// What is applied.
-    pub state: TreeState,
+    pub series: Series,
     /// Its per-file manifest.
     pub manifest: TreeManifest,
 }
@@ -77,17 +77,6 @@ impl TreeStatus {
                 .iter()
                 .all(|(_, state)| *state == PatchState::Applied)
     }
-
-    /// Whether the tree is the base and nothing else.
-    pub fn is_pristine(&self) -> bool {
-        self.exists
-            && self.edited.is_empty()
-            && self.outdated.is_empty()
-            && self
-                .patches
-                .iter()
-                .all(|(_, state)| *state == PatchState::Absent)
-    }
 }
 
 /// The manifest of a working tree, without this program's own folder and without a repository
@@ -114,8 +103,8 @@ pub fn read_state(root: &Path) -> Result<Option<TreeState>> {
         return Ok(None);
     }
     read_json(&path)
-        .hint(|| "cargo xtask apply writes it anew".to_owned())
         .map(Some)
+        .hint(|| "cargo xtask apply writes it anew".to_owned())
 }
 
 /// `<tree>/.patchset/state.json`.
@@ -202,6 +191,8 @@ pub fn classify(
     }
     edited.sort_by(|a, b| a.path().cmp(b.path()));
     outdated.sort();
+    // A patch that touches nothing goes with the others.
+    let any_applied = tally.iter().any(|(applied, _, _)| *applied > 0);
     let patches = series
         .ids()
         .into_iter()
@@ -209,6 +200,7 @@ pub fn classify(
         .map(|(id, counts)| {
             let state = match counts {
                 (_, _, drifted) if drifted > 0 => PatchState::Drifted,
+                (0, 0, 0) if any_applied => PatchState::Applied,
                 (0, _, _) => PatchState::Absent,
                 (_, 0, _) => PatchState::Applied,
                 _ => PatchState::Partial,
@@ -259,8 +251,9 @@ fn difference(images: &Images, path: &RelPath, entry: Option<Entry>) -> Differen
     }
 }
 
-/// The working tree with the whole series applied, checked by hashes; an error names what is
-/// missing or drifted.
+/// The working tree with the whole series applied, as its hashes say; an error names what is
+/// missing or drifted. What the state file says does not count: it decides nothing that hashes
+/// can, and the patch-set id also covers inputs that are no files of the tree.
 pub fn applied(ctx: &Ctx, pristine: &Pristine) -> Result<WorkingTree> {
     let series = Series::load(&ctx.project, &pristine.base)?;
     let images = Images::compute(pristine, &series)?;
@@ -268,9 +261,8 @@ pub fn applied(ctx: &Ctx, pristine: &Pristine) -> Result<WorkingTree> {
     let name = ctx.project.show(&root);
     let _lock = crate::lock::reading(ctx)?;
     if !root.exists() {
-        return Err(
-            Error::finding(format!("there is no working tree {name}")).hint("cargo xtask apply")
-        );
+        return Err(Error::usage(format!("there is no working tree {name}"))
+            .hint("cargo xtask apply makes one"));
     }
     let manifest = scan(&root)?;
     let state = read_state(&root)?;
@@ -283,25 +275,17 @@ pub fn applied(ctx: &Ctx, pristine: &Pristine) -> Result<WorkingTree> {
         ))
         .hint("cargo xtask status lists them; cargo xtask apply --discard-edits takes them back and keeps a copy"));
     }
-    match state {
-        // What is built names the patches by this.
-        Some(state)
-            if status.is_applied()
-                && state.patchset == series.id
-                && state.applied == series.ids()
-                && state.base == pristine.base.id =>
-        {
-            Ok(WorkingTree {
-                root,
-                state,
-                manifest,
-            })
-        }
-        _ => Err(Error::finding(format!(
+    if !status.is_applied() {
+        return Err(Error::finding(format!(
             "the series is not applied to {name} in its present form"
         ))
-        .hint("cargo xtask apply")),
+        .hint("cargo xtask apply"));
     }
+    Ok(WorkingTree {
+        root,
+        series,
+        manifest,
+    })
 }
 
 /// `1 file`, `2 files`.

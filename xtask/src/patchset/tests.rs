@@ -48,6 +48,29 @@ fn apply_and_revert_are_exact_opposites() {
 }
 
 #[test]
+fn what_is_applied_is_read_from_the_files_alone() {
+    let toy = Toy::with_two_patches();
+    let missing = applied(&toy.ctx, &toy.pristine).unwrap_err();
+    assert_eq!(missing.kind(), Kind::Usage, "{missing}");
+    apply_all(&toy);
+    let state = toy.tree().join(".patchset/state.json");
+    let text = fs::read_to_string(&state).unwrap();
+
+    // Without a state file, and with another input of the build, the files are still right.
+    fs::remove_file(&state).unwrap();
+    let manifest = toy.root().join("patches/first/patch.toml");
+    let inputs = fs::read_to_string(&manifest).unwrap() + "inputs = [\"registry\"]\n";
+    put(&manifest, &inputs);
+    let tree = applied(&toy.ctx, &toy.pristine).unwrap();
+    assert_eq!(tree.series.id, toy.load().id);
+
+    // A state file that says so does not make it so.
+    put(&toy.tree().join("src/main.c"), MAIN);
+    put(&state, &text);
+    assert!(applied(&toy.ctx, &toy.pristine).is_err());
+}
+
+#[test]
 fn a_second_apply_touches_nothing() {
     let toy = Toy::with_two_patches();
     apply_all(&toy);
@@ -284,9 +307,11 @@ fn verify_finds_drift_in_registry_and_tree() {
             .collect::<Vec<_>>()
     };
     assert_eq!(findings(&toy), ["registry: registry/hooks.toml is missing"]);
-    assert!(refresh(&toy.ctx, &toy.pristine, &series).unwrap());
+    assert_eq!(refresh(&toy.ctx, &toy.pristine, &series).unwrap().len(), 2);
     assert!(
-        !refresh(&toy.ctx, &toy.pristine, &series).unwrap(),
+        refresh(&toy.ctx, &toy.pristine, &series)
+            .unwrap()
+            .is_empty(),
         "stable"
     );
     apply_all(&toy);
@@ -553,22 +578,22 @@ fn a_registry_of_another_schema_is_not_read() {
 fn a_state_that_tells_another_story_is_not_believed() {
     let toy = Toy::with_two_patches();
     apply_all(&toy);
-    applied(&toy.ctx, &toy.pristine).unwrap();
     let path = toy.tree().join(".patchset/state.json");
     let good = fs::read_to_string(&path).unwrap();
-    for (from, to) in [
-        ("\"second\"", "\"third\""),
-        ("\"toy\"", "\"other\""),
-        ("{", "garbage"),
-    ] {
+    for (from, to) in [("\"second\"", "\"third\""), ("\"toy\"", "\"other\"")] {
         assert!(good.contains(from));
         put(&path, &good.replacen(from, to, 1));
-        let error = applied(&toy.ctx, &toy.pristine).unwrap_err();
-        let heals = |hint: &String| hint.contains("cargo xtask apply");
-        assert!(error.hints().iter().any(heals), "{error:?}");
+        let working = applied(&toy.ctx, &toy.pristine).unwrap();
+        assert_eq!(working.series.ids(), ["first", "second"]);
         apply_all(&toy);
         assert_eq!(fs::read_to_string(&path).unwrap(), good);
     }
+    put(&path, "garbage");
+    let error = applied(&toy.ctx, &toy.pristine).unwrap_err();
+    let heals = |hint: &String| hint.contains("cargo xtask apply");
+    assert!(error.hints().iter().any(heals), "{error:?}");
+    apply_all(&toy);
+    assert_eq!(fs::read_to_string(&path).unwrap(), good);
 }
 
 #[test]

@@ -5,9 +5,8 @@ use serde::Serialize;
 use crate::ctx::Ctx;
 use crate::diff;
 use crate::error::Result;
-use crate::patchset::refresh::read_registry;
 use crate::patchset::status::{count, status};
-use crate::patchset::{Images, PatchState, Series, registry_of};
+use crate::patchset::{Images, PatchState, Series, registry_drift, registry_of};
 use crate::vendor::Pristine;
 
 /// One thing that is not as it should be.
@@ -162,83 +161,14 @@ fn check_registry(
     images: &Images,
     out: &mut Verification,
 ) -> Result<()> {
-    let path = ctx.project.registry("hooks.toml");
-    let hint = "cargo xtask refresh, then look at the difference before you commit it";
-    if !path.exists() {
-        out.add("registry", "registry/hooks.toml is missing", hint);
-        return Ok(());
-    }
-    let mut recorded = read_registry(&path)?;
-    recorded.hook.retain(|entry| entry.base == series.base.id);
-    recorded.image.retain(|entry| entry.base == series.base.id);
-    let fresh = registry_of(series, images);
-    for entry in &fresh.hook {
-        if !recorded.hook.contains(entry) {
-            out.add(
-                "registry",
-                format!(
-                    "hook of {} at {}:{} is not recorded so",
-                    entry.patch, entry.file, entry.line
-                ),
-                hint,
-            );
-        }
-    }
-    for entry in &fresh.image {
-        match recorded
-            .image
-            .iter()
-            .find(|old| old.patch == entry.patch && old.file == entry.file)
-        {
-            Some(old) if old == entry => {}
-            Some(old) => out.add(
-                "registry",
-                format!(
-                    "{} makes of {} sha256 {}, recorded is {}",
-                    entry.patch, entry.file, entry.post, old.post
-                ),
-                hint,
-            ),
-            None => out.add(
-                "registry",
-                format!(
-                    "{} touches {}, which is not recorded",
-                    entry.patch, entry.file
-                ),
-                hint,
-            ),
-        }
-    }
-    let gone = recorded
-        .hook
-        .iter()
-        .filter(|old| !fresh.hook.contains(old))
-        .count()
-        + recorded
-            .image
-            .iter()
-            .filter(|old| {
-                !fresh
-                    .image
-                    .iter()
-                    .any(|e| e.file == old.file && e.patch == old.patch)
-            })
-            .count();
-    if gone > 0
-        && out
-            .findings
-            .iter()
-            .all(|finding| finding.part != "registry")
-    {
+    for drift in registry_drift(&ctx.project, series, images)? {
         out.add(
             "registry",
-            format!(
-                "{} recorded that no patch has",
-                count(gone, "entry").replace("entrys", "entries")
-            ),
-            hint,
+            drift,
+            "cargo xtask refresh, then look at the difference before you commit it",
         );
     }
+    let fresh = registry_of(series, images);
     out.checked.push(format!(
         "registry: {} and {} in registry/hooks.toml",
         count(fresh.hook.len(), "hook"),

@@ -27,6 +27,23 @@ pub enum FileMode {
     Link,
 }
 
+impl FileMode {
+    /// What `lstat` or `fstat` says of a link or file.
+    pub fn of(meta: &std::fs::Metadata) -> Self {
+        if meta.file_type().is_symlink() {
+            return FileMode::Link;
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            if meta.permissions().mode() & 0o100 != 0 {
+                return FileMode::Executable;
+            }
+        }
+        FileMode::Plain
+    }
+}
+
 /// One file of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -267,25 +284,10 @@ impl Entry {
             )));
         }
         Ok(Entry {
-            mode: if is_executable(&meta) {
-                FileMode::Executable
-            } else {
-                FileMode::Plain
-            },
+            mode: FileMode::of(&meta),
             sha256: Digest::of_file(path)?,
         })
     }
-}
-
-#[cfg(unix)]
-fn is_executable(meta: &std::fs::Metadata) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    meta.permissions().mode() & 0o100 != 0
-}
-
-#[cfg(not(unix))]
-fn is_executable(_: &std::fs::Metadata) -> bool {
-    false
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Folders as values: safe relative paths, per-file manifests, atomic replacement.
 
+mod blob;
 mod manifest;
 mod path;
 mod swap;
@@ -7,6 +8,7 @@ mod swap;
 #[cfg(test)]
 pub use swap::fault;
 
+pub use blob::{Blob, Files};
 pub use manifest::{Difference, Entry, FileMode, TreeManifest};
 pub use path::RelPath;
 pub use swap::{Staged, recover, stage};

@@ -179,6 +179,26 @@ impl Staged {
         Ok(())
     }
 
+    /// Writes a copy of the file or link `from`.
+    pub fn copy(&mut self, path: &RelPath, from: &Path) -> Result<()> {
+        let kind = fs_err::symlink_metadata(from)?;
+        if kind.file_type().is_symlink() {
+            let dest = path.resolve_parent(&self.dir)?;
+            if let Some(parent) = dest.parent() {
+                fs_err::create_dir_all(parent)?;
+            }
+            step()?;
+            clear(&dest).context(|| format!("replacing {path}"))?;
+            #[cfg(unix)]
+            std::os::unix::fs::symlink(fs_err::read_link(from)?, &dest)
+                .context(|| format!("linking {path}"))?;
+            return Ok(());
+        }
+        let executable =
+            crate::tree::Entry::of_file(from)?.mode == crate::tree::FileMode::Executable;
+        self.write(path, &fs_err::read(from)?, executable)
+    }
+
     /// Removes a file or link and the folders that it leaves empty.
     pub fn remove(&mut self, path: &RelPath) -> Result<()> {
         let dest = path.resolve_parent(&self.dir)?;

@@ -350,7 +350,7 @@ impl Index {
                 faults.push(format!("{text}: not part of the tree"));
                 continue;
             };
-            if Stat::of(&meta) == stat && mode_fits(&meta, expected.mode) {
+            if Stat::of(&meta) == stat && FileMode::of(&meta) == expected.mode {
                 continue;
             }
             // The stamp alone proves nothing: a copied cache has new ones.
@@ -380,17 +380,4 @@ fn difference(path: RelPath, expected: Entry, found: Entry) -> Difference {
             found: found.mode,
         }
     }
-}
-
-fn mode_fits(meta: &std::fs::Metadata, mode: FileMode) -> bool {
-    if meta.file_type().is_symlink() || mode == FileMode::Link {
-        return meta.file_type().is_symlink() && mode == FileMode::Link;
-    }
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        (meta.permissions().mode() & 0o100 != 0) == (mode == FileMode::Executable)
-    }
-    #[cfg(not(unix))]
-    true
 }

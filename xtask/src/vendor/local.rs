@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{Digest, DirSource, TarballSource};
+use crate::tree::FileMode;
 use crate::vendor::unpack::{Exclude, Limits, Unpacker, refuse};
 
 /// The archive of `source`, after a look at its digest.
@@ -67,8 +68,9 @@ pub(super) fn copy(ctx: &Ctx, source: &DirSource, exclude: Exclude<'_>, tree: &P
         } else if kind.is_file() {
             let mut file = fs_err::File::open(entry.path())?;
             let meta = file.metadata()?;
+            let executable = FileMode::of(&meta) == FileMode::Executable;
             unpacker
-                .file(path, is_executable(&meta), meta.len(), &mut file)
+                .file(path, executable, meta.len(), &mut file)
                 .context(|| format!("copying {}", entry.path().display()))?;
         } else {
             return Err(refuse(path, "it is neither a file nor a link"));
@@ -77,15 +79,4 @@ pub(super) fn copy(ctx: &Ctx, source: &DirSource, exclude: Exclude<'_>, tree: &P
     }
     task.finish(&format!("{} files", unpacker.files()));
     Ok(())
-}
-
-#[cfg(unix)]
-fn is_executable(meta: &std::fs::Metadata) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    meta.permissions().mode() & 0o100 != 0
-}
-
-#[cfg(not(unix))]
-fn is_executable(_: &std::fs::Metadata) -> bool {
-    false
 }
