@@ -158,7 +158,12 @@ fn locate(
         .collect();
     if let Some(at) = (0..old.len()).find(|at| lines.get(first + at) != Some(&old[*at])) {
         let found = lines.get(first + at).copied();
-        let only_its_end = found.and_then(|line| line.strip_suffix(b"\n")) == Some(old[at]);
+        // Git takes this: it compares lines without their blanks first, then only as many bytes as
+        // the hunk has.
+        let only_its_end = !old[at].ends_with(b"\n")
+            && found
+                .and_then(|line| line.strip_prefix(old[at]))
+                .is_some_and(|rest| rest.trim_ascii().is_empty());
         let reason = if only_its_end {
             "the line has a line end, which the hunk says it lacks"
         } else {
@@ -319,6 +324,9 @@ mod tests {
         assert_eq!(apply(&patch, b"a\nb").unwrap(), b"x\na\nb");
         let fault = apply(&patch, b"a\nb\n").unwrap_err();
         assert!(fault.reason.contains("line end"), "{fault}");
+        let fault = apply(&patch, b"a\nb \r\nc\n").unwrap_err();
+        assert!(fault.reason.contains("line end"), "{fault}");
+        assert!(apply(&patch, b"a\nbc").is_err());
     }
 
     #[test]

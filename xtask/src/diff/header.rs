@@ -308,6 +308,15 @@ fn assemble(
 /// Reads `---` and `+++` of a diff that git did not write.
 pub(super) fn plain(lines: &mut Lines<'_>, strip: Strip) -> Result<FilePatch> {
     let start = lines.clone();
+    let mut ahead = start.clone();
+    for _ in 0..2 {
+        if ahead.peek().is_some_and(is_stamped_behind_a_blank) {
+            return Err(
+                ahead.stray("has a time stamp behind a blank, which could be part of a name")
+            );
+        }
+        ahead.advance();
+    }
     let (Some((old, old_rest)), Some((new, new_rest))) =
         (label(lines, b"--- ", strip)?, label(lines, b"+++ ", strip)?)
     else {
@@ -330,6 +339,21 @@ pub(super) fn plain(lines: &mut Lines<'_>, strip: Strip) -> Result<FilePatch> {
         }
     };
     Ok(FilePatch::new(operation))
+}
+
+/// Whether a name is followed by a date without a tab between them. Git takes such a date off.
+fn is_stamped_behind_a_blank(label: &[u8]) -> bool {
+    let name = label
+        .split(|byte| *byte == b'\t')
+        .next()
+        .unwrap_or_default();
+    name.split(|byte| *byte == b' ').skip(2).any(|word| {
+        word.len() == 10
+            && word.iter().enumerate().all(|(at, byte)| match at {
+                4 | 7 => *byte == b'-',
+                _ => byte.is_ascii_digit(),
+            })
+    })
 }
 
 /// The file that two labels mean: the same, or one is the other with a mark for the old version.

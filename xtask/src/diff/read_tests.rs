@@ -117,6 +117,8 @@ fn quilt_and_gnu_diff_are_read() {
     let unstripped = format!("--- src/f.orig\n+++ src/f\n{BODY}");
     let files = parse_files_stripped(unstripped.as_bytes(), Strip::Zero).unwrap();
     assert_eq!(files[0].path().as_str(), "src/f");
+    let blank = format!("--- a/f 2020-01-01 10:00\n+++ b/f 2020-01-01 10:00\n{BODY}");
+    assert!(error(&blank).contains("behind a blank"));
     assert!(error(&format!("--- f\n+++ f\n{BODY}")).contains("no leading folder"));
     assert!(error(&format!("--- a/f\n+++ b/g\n{BODY}")).contains("another file"));
 }
