@@ -20,13 +20,20 @@ fn library() -> PathBuf {
     newest.expect("cargo builds the static library with the tests")
 }
 
-fn compile_and_run(var: &str, default: &str, language: &str) {
+fn compile_and_run(language: &str) {
     let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("c-abi-{language}"));
-    let compiler = std::env::var(var).unwrap_or_else(|_| default.to_owned());
-    let mut words = compiler.split_whitespace();
-    let compiled = Command::new(words.next().unwrap())
-        .args(words)
+    // Knows CC and CXX, cross compilers, and what else a compiler may be called.
+    let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let compiler = cc::Build::new()
+        .cpp(language == "c++")
+        .target(&host)
+        .host(&host)
+        .opt_level(0)
+        .cargo_metadata(false)
+        .get_compiler();
+    let compiled = compiler
+        .to_command()
         .args(["-Wall", "-Wextra", "-Werror", "-I"])
         .arg(crate_dir.join("include"))
         .args(["-x", language])
@@ -55,10 +62,10 @@ fn compile_and_run(var: &str, default: &str, language: &str) {
 
 #[test]
 fn a_c_program_links_and_gets_the_right_values() {
-    compile_and_run("CC", "cc", "c");
+    compile_and_run("c");
 }
 
 #[test]
 fn a_cpp_program_links_and_gets_the_right_values() {
-    compile_and_run("CXX", "c++", "c++");
+    compile_and_run("c++");
 }

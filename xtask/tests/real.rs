@@ -7,8 +7,12 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use llama_patchset::cli::{REAL_VAR, SERVER_VAR};
+use llama_patchset::gate::client::Sampling;
+use llama_patchset::gate::server::{Launch, Server};
+use llama_patchset::gate::session::{Halt, Prompt};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -223,4 +227,101 @@ fn the_series_only_adds() {
             "docs/evaluations/additivity.md lacks {row}"
         );
     }
+}
+
+/// The patched server of this checkout.
+fn patched_server() -> PathBuf {
+    root().join("target/llama/llama-0.5.0/patched-cpu/out/bin/llama-server")
+}
+
+/// The id that the server says at its start is that of the patch set, and is read from the
+/// library, not compiled in.
+#[test]
+fn the_server_says_which_patch_set_it_is() {
+    if !wanted("the_server_says_which_patch_set_it_is") {
+        return;
+    }
+    ok(&root(), &["build", "--patched"]);
+    let status: serde_json::Value =
+        serde_json::from_str(&ok(&root(), &["status", "--json"])).unwrap();
+    let id = status["data"]["patchset"].as_str().unwrap();
+    assert_eq!(id.len(), 64);
+    let output = Command::new(patched_server())
+        .args(["-m", "/nonexistent.gguf", "--port", "0"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    assert!(
+        said.contains(&format!("opencoti: patch set {id}")),
+        "{said}"
+    );
+    assert!(
+        said.contains("ggml-ext 0."),
+        "the Rust library is linked: {said}"
+    );
+}
+
+/// What `spec-counters` counts in a real decode, held against the formulas of its page; and that
+/// nothing is said while it is off.
+#[test]
+fn the_counters_count_what_their_page_says() {
+    if !wanted("the_counters_count_what_their_page_says") {
+        return;
+    }
+    ok(&root(), &["build", "--patched"]);
+    ok(&root(), &["fixture", "qwen35-nextn"]);
+    let (n_max, prompt) = (3, (10..40).collect::<Vec<u32>>());
+    let answer = |switch: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let model = root().join("target/fixtures/qwen35-nextn.gguf");
+        let args = format!(
+            "-c 1024 -np 1 -t 1 -tb 1 --no-cont-batching -fit off --no-warmup --ctx-checkpoints 0 \
+             --cache-ram 0 --spec-type draft-mtp --spec-draft-n-max {n_max}"
+        );
+        let mut all: Vec<std::ffi::OsString> = vec!["-m".into(), model.into()];
+        all.extend(args.split_whitespace().map(Into::into));
+        let env = [("OPENCOTI_SPEC_COUNTERS".to_owned(), switch.to_owned())].into();
+        let launch = Launch {
+            program: &patched_server(),
+            args: all,
+            env: &env,
+            log: dir.path().join("log"),
+            start: Duration::from_secs(60),
+            request: Duration::from_secs(60),
+            stop: Duration::from_secs(2),
+        };
+        let mut server = Server::start(&launch, &Halt::default()).unwrap();
+        let prompt = Prompt {
+            name: "test".to_owned(),
+            ids: prompt.clone(),
+        };
+        let sampling = Sampling {
+            n_predict: 64,
+            seed: 1,
+        };
+        let answers = server
+            .ask(&Halt::default(), |client| {
+                client.complete(&[&prompt], sampling)
+            })
+            .unwrap();
+        answers.into_iter().next().unwrap()
+    };
+    let off = answer("0");
+    assert_eq!(off.counters, None);
+    let on = answer("1");
+    assert_eq!(on.tokens, off.tokens);
+    let counters = on.counters.unwrap();
+    let count = |name: &str| counters[name];
+    let cycles = count("cycles");
+    // Each cycle gives the accepted drafts and one token of the target's own; the first token
+    // comes from the prompt, and what is left at the end may be decoded without a draft.
+    let alone = 64 - 1 - cycles - on.accepted;
+    assert!(cycles > 10 && alone <= 1, "{counters:?} {}", on.accepted);
+    assert_eq!(count("launches_tgt"), 1 + cycles + alone, "{counters:?}");
+    // One launch for the prompt, and for each cycle one catch-up and one for each drafted token,
+    // also for those that are beyond the end of the request; all but the first of them reused.
+    let launches = 1 + cycles * (n_max + 1) + alone;
+    assert_eq!(count("launches_dft"), launches, "{counters:?}");
+    assert_eq!(count("reused_dft"), cycles * (n_max - 1), "{counters:?}");
+    assert_eq!((count("ckpt_bytes_save"), count("ckpt_bytes_load")), (0, 0));
 }

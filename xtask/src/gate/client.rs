@@ -1,6 +1,7 @@
 //! What a server under test is asked, and how its answers are checked. Everything is bounded:
 //! time, size, and trust.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -54,6 +55,7 @@ struct Timings {
     draft_n: u64,
     #[serde(default)]
     draft_n_accepted: u64,
+    opencoti: Option<BTreeMap<String, u64>>,
 }
 
 impl Client {
@@ -250,6 +252,7 @@ impl Completion {
             tokens,
             drafted: self.timings.draft_n,
             accepted: self.timings.draft_n_accepted,
+            counters: self.timings.opencoti,
         })
     }
 }

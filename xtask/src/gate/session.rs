@@ -1,6 +1,7 @@
 //! What gates ask of servers, without saying how: comparisons are written against [`Runner`],
 //! so that their verdicts can be tested without a server.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::ctx::Cancel;
@@ -59,6 +60,8 @@ pub struct Answer {
     pub drafted: u64,
     /// Drafted tokens that were accepted.
     pub accepted: u64,
+    /// What `spec-counters` reports, by name; absent where it is not switched on.
+    pub counters: Option<BTreeMap<String, u64>>,
 }
 
 /// What a session gave.

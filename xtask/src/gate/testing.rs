@@ -24,6 +24,7 @@ impl Runner for Fake<'_> {
                 .collect(),
             drafted: u64::from(session.n_max) * 4,
             accepted: u64::from(session.n_max) * 3,
+            counters: None,
         };
         let waves = session.waves.iter().enumerate().map(|(at, wave)| {
             let mut answers: Vec<Answer> = wave.iter().map(answer).collect();
