@@ -77,6 +77,15 @@ pub struct BaseArg {
     pub base: Option<String>,
 }
 
+impl BaseArg {
+    /// What to add to a command that is named to the user, so that it works on the same base.
+    pub fn flag(&self) -> String {
+        self.base
+            .as_ref()
+            .map_or_else(String::new, |base| format!(" --base {base}"))
+    }
+}
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {

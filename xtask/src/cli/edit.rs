@@ -22,8 +22,10 @@ pub fn run(ctx: &Ctx, args: EditArgs) -> Result<Outcome> {
     let moved = patchset::apply(ctx, &pristine, &series, count, false)?;
     let mut outcome = apply::outcome(&series, &moved);
     outcome.text.push_str(&format!(
-        "\nnext: edit {}, then cargo xtask refresh {}",
-        moved.tree, args.id
+        "\nnext: edit {}, then cargo xtask refresh {}{}",
+        moved.tree,
+        args.id,
+        args.base.flag()
     ));
     Ok(outcome)
 }

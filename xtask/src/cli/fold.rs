@@ -21,6 +21,9 @@ pub fn run(ctx: &Ctx, args: FoldArgs) -> Result<Outcome> {
     let saved = authoring::fold(ctx, &pristine, &series, &args.id)?;
     Ok(series::outcome(
         &saved,
-        "cargo xtask apply brings the working tree along",
+        &format!(
+            "cargo xtask apply{} brings the working tree along",
+            args.base.flag()
+        ),
     ))
 }

@@ -27,9 +27,10 @@ pub fn run(ctx: &Ctx, args: NewArgs) -> Result<Outcome> {
     let after = args.after.as_deref();
     let saved = authoring::new(ctx, &pristine, &series, &args.id, &args.title, after)?;
     let next = format!(
-        "next: cargo xtask edit {id}, edit vendor/{base}, cargo xtask refresh {id}",
+        "next: cargo xtask edit {id}{flag}, edit vendor/{base}, cargo xtask refresh {id}{flag}",
         id = args.id,
-        base = series.base.id
+        base = series.base.id,
+        flag = args.base.flag(),
     );
     Ok(series::outcome(&saved, &next))
 }

@@ -23,6 +23,9 @@ pub fn run(ctx: &Ctx, args: RenameArgs) -> Result<Outcome> {
     let saved = authoring::rename(ctx, &pristine, &series, &args.id, &args.new_id)?;
     Ok(series::outcome(
         &saved,
-        "cargo xtask apply brings the working tree along",
+        &format!(
+            "cargo xtask apply{} brings the working tree along",
+            args.base.flag()
+        ),
     ))
 }

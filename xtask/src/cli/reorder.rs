@@ -27,6 +27,9 @@ pub fn run(ctx: &Ctx, args: ReorderArgs) -> Result<Outcome> {
     let saved = authoring::reorder(ctx, &pristine, &series, &args.id, args.after.as_deref())?;
     Ok(series::outcome(
         &saved,
-        "cargo xtask apply brings the working tree along",
+        &format!(
+            "cargo xtask apply{} brings the working tree along",
+            args.base.flag()
+        ),
     ))
 }

@@ -26,6 +26,9 @@ pub fn run(ctx: &Ctx, args: SplitArgs) -> Result<Outcome> {
     let saved = authoring::split(ctx, &pristine, &series, &args.id, &args.new_id, &args.files)?;
     Ok(series::outcome(
         &saved,
-        "next: write title and purpose of the new patch; cargo xtask apply",
+        &format!(
+            "next: write title and purpose of the new patch; cargo xtask apply{}",
+            args.base.flag()
+        ),
     ))
 }

@@ -29,7 +29,8 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
     text.push_str(&format!("patch set {}\n", series.id.short()));
     if !tree.exists {
         text.push_str(&format!(
-            "tree      {name}: none yet; cargo xtask apply makes it\n"
+            "tree      {name}: none yet; cargo xtask apply{} makes it\n",
+            args.base.flag()
         ));
     } else {
         text.push_str(&format!("tree      {name}\n"));
@@ -44,7 +45,10 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
         text.push_str(&format!("edited: {edit}\n"));
     }
     for path in &tree.outdated {
-        text.push_str(&format!("outdated: {path} (cargo xtask apply)\n"));
+        text.push_str(&format!(
+            "outdated: {path} (cargo xtask apply{})\n",
+            args.base.flag()
+        ));
     }
     let whole = |wanted: PatchState| tree.patches.iter().all(|(_, state)| *state == wanted);
     let clean = problems.is_empty()

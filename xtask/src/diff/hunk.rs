@@ -65,8 +65,8 @@ impl<'a> Lines<'a> {
 }
 
 /// What to do with a diff that is broken.
-pub(super) const WRITE_ANEW: &str =
-    "it was cut short or edited by hand; write it anew with `git diff`";
+pub(super) const WRITE_ANEW: &str = "it was cut short, or the counts in a hunk's `@@` line are wrong after an edit by hand; mend \
+     them, or write it anew with `git diff`";
 
 /// An error about one line.
 pub(super) fn at_line(number: usize, line: &[u8], what: &str) -> Error {

@@ -34,7 +34,10 @@ fn check(subject: &Subject<'_>) -> Result<Vec<Finding>> {
                         "no note says what to do when the hook in {} has moved",
                         diff.path
                     ),
-                    "add it under [notes], by the file's path",
+                    format!(
+                        "add under [notes]: \"{}\" = \"what to look for\"",
+                        diff.path
+                    ),
                 ));
             }
         }

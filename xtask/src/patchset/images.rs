@@ -323,7 +323,26 @@ fn failure(series: &Series, problems: &[Problem]) -> Error {
         text.push_str("\n- ");
         text.push_str(&problem.to_string().replace('\n', "\n  "));
     }
-    Error::finding(text).hint(
-        "nothing was changed; mend the hooks of the patches above, those that failed on their own first",
-    )
+    let mut files: Vec<&str> = Vec::new();
+    for problem in problems
+        .iter()
+        .filter(|problem| problem.follows_from.is_none())
+    {
+        let patch = series
+            .patches
+            .iter()
+            .find(|patch| patch.id() == problem.patch);
+        if let Some(file) = patch.and_then(|patch| patch.hooks_file.as_deref())
+            && !files.contains(&file)
+        {
+            files.push(file);
+        }
+    }
+    let what = match files.as_slice() {
+        [] => "the patches above".to_owned(),
+        files => files.join(", "),
+    };
+    Error::finding(text).hint(format!(
+        "nothing was changed; mend {what}, then cargo xtask apply"
+    ))
 }
