@@ -185,7 +185,7 @@ pub fn fold(ctx: &Ctx, pristine: &Pristine, series: &Series, id: &str) -> Result
             require(ctx, later, id, &into_id, &mut manifests)?;
         }
     }
-    let _ = patch;
+    inherit(ctx, &mut patches[before], &patch.manifest, &mut manifests)?;
     let fresh = Series::of(&ctx.project, &series.base, patches)?;
     let fresh = follow_markers(ctx, fresh, before + 1, id, &into_id, &[])?;
     save(
@@ -304,6 +304,78 @@ fn require(
     })?;
     manifests.insert(patch.id().to_owned(), text);
     Ok(())
+}
+
+/// Adds to a manifest what that of a folded patch says: requirements, gates, switches, inputs,
+/// notes and allowed deletions. Title and purpose stay.
+fn inherit(
+    ctx: &Ctx,
+    into: &mut Patch,
+    from: &PatchManifest,
+    manifests: &mut BTreeMap<String, String>,
+) -> Result<()> {
+    let id = into.id().to_owned();
+    let text = match manifests.remove(&id) {
+        Some(text) => text,
+        None => fs_err::read_to_string(ctx.project.patch_dir(&id).join("patch.toml"))?,
+    };
+    let own = &into.manifest;
+    let missing = |own: &[String], from: &[String]| -> Vec<String> {
+        let is_new = |item: &&String| **item != id && !own.contains(item);
+        from.iter().filter(is_new).cloned().collect()
+    };
+    let lists = [
+        ("requires", missing(&own.requires, &from.requires)),
+        ("gates", missing(&own.gates, &from.gates)),
+        ("switches", missing(&own.switches, &from.switches)),
+        ("inputs", missing(&own.inputs, &from.inputs)),
+    ];
+    let text = edit_manifest(&text, |document| {
+        for (key, items) in lists {
+            if items.is_empty() {
+                continue;
+            }
+            let list = document
+                .entry(key)
+                .or_insert(toml_edit::value(toml_edit::Array::new()));
+            if let Some(list) = list.as_array_mut() {
+                list.extend(items);
+            }
+        }
+        for (path, note) in &from.notes {
+            let note = match own.notes.get(path) {
+                Some(own) if own.contains(note.as_str()) => continue,
+                Some(own) => format!("{own} {note}"),
+                None => note.clone(),
+            };
+            table(document, "notes").insert(path, toml_edit::value(note));
+        }
+        if from.allow.deletions > 0 {
+            let allow = table(document, "allow");
+            let deletions = own.allow.deletions + from.allow.deletions;
+            let count = i64::try_from(deletions).unwrap_or(i64::MAX);
+            allow.insert("deletions", toml_edit::value(count));
+            let reason = format!("{} {}", own.allow.reason, from.allow.reason);
+            allow.insert("reason", toml_edit::value(reason.trim()));
+        }
+    })?;
+    into.manifest = toml::from_str(&text).map_err(|error| Error::internal(error.to_string()))?;
+    manifests.insert(id, text);
+    Ok(())
+}
+
+/// The table `key` of a document, which begins empty where there is none.
+fn table<'a>(
+    document: &'a mut toml_edit::DocumentMut,
+    key: &str,
+) -> &'a mut dyn toml_edit::TableLike {
+    let entry = document.entry(key);
+    let item = entry.or_insert(toml_edit::Item::Table(toml_edit::Table::new()));
+    if !item.is_table_like() {
+        *item = toml_edit::Item::Table(toml_edit::Table::new());
+    }
+    item.as_table_like_mut()
+        .unwrap_or_else(|| unreachable!("it was made one"))
 }
 
 const MARKER: &str = "opencoti-hook: ";

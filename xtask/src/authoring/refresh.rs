@@ -24,6 +24,8 @@ pub struct Refreshed {
     pub moved: Vec<String>,
     /// Files of the checkout that changed.
     pub files: Vec<RelPath>,
+    /// Hooks without a marker, each as file and line.
+    pub unmarked: Vec<String>,
 }
 
 /// Makes the patch `id`, which must be the last one applied to the working tree, what the
@@ -66,6 +68,13 @@ pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series, id: &str) -> Res
         &found,
         &read,
     )?;
+    let unmarked = patch
+        .hooks
+        .iter()
+        .flat_map(diff::hooks)
+        .filter(|hook| hook.inserted > 0 && !hook.is_marked(id))
+        .map(|hook| format!("{}:{}", hook.path, hook.line))
+        .collect();
     let took = differing(&before, &images, count, &found)?;
 
     let mut patches: Vec<Patch> = series.patches[..count - 1].to_vec();
@@ -109,6 +118,7 @@ pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series, id: &str) -> Res
         took,
         moved,
         files: saved.files,
+        unmarked,
     })
 }
 

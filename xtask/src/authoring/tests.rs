@@ -214,7 +214,14 @@ fn split_and_fold_are_opposites() {
     assert_eq!(toy.load().ids(), ["first", "half", "second"]);
     assert_eq!(result(&toy), before);
     in_order(&toy);
+    let manifest = toy.root().join("patches/half/patch.toml");
+    let text = fs::read_to_string(&manifest).unwrap();
+    let more = "switches = [\"OPENCOTI_HALF\"]\n[notes]\n\"src/hook.c\" = \"Look here.\"\n";
+    put(&manifest, &format!("{text}{more}"));
     fold(&toy.ctx, &toy.pristine, &toy.load(), "half").unwrap();
+    let first = &toy.load().patches[0].manifest;
+    assert!(first.switches.iter().any(|name| name == "OPENCOTI_HALF"));
+    assert!(first.notes["src/hook.c"].contains("Look here."));
     assert_eq!(toy.load().ids(), ["first", "second"]);
     assert!(!toy.root().join("patches/half").exists());
     assert_eq!(result(&toy), before);

@@ -53,6 +53,12 @@ pub fn run(ctx: &Ctx, args: RefreshArgs) -> Result<Outcome> {
         [] => format!("{id}: the working tree holds no edits"),
         _ => format!("{id}: re-applying it gives the working tree, byte for byte"),
     });
+    for hook in &done.unmarked {
+        text.push_str(&format!(
+            "\nno marker: {hook}; write `opencoti-hook: {id}` in a comment on its first line, \
+             and refresh again"
+        ));
+    }
     Ok(Outcome::good(
         text,
         json!({ "base": series.base.id, "refreshed": done }),
