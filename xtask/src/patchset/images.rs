@@ -340,9 +340,11 @@ fn failure(series: &Series, problems: &[Problem]) -> Error {
     }
     let what = match files.as_slice() {
         [] => "the patches above".to_owned(),
-        files => files.join(", "),
+        files => format!(
+            "{} (or, for this base alone, a hooks.{}.patch beside it)",
+            files.join(", "),
+            series.base.id
+        ),
     };
-    Error::finding(text).hint(format!(
-        "nothing was changed; mend {what}, then cargo xtask apply"
-    ))
+    Error::finding(text).hint(format!("nothing was changed; mend {what}"))
 }
