@@ -73,9 +73,11 @@ pub fn records(
         }
     };
     let fresh = registry_of(series, images);
-    let base = &series.base.id;
-    file.hook.retain(|entry| entry.base != *base);
-    file.image.retain(|entry| entry.base != *base);
+    // Neither this base's old entries stay, nor those of bases that are gone.
+    let known = known_bases(project)?;
+    let stays = |base: &String| *base != series.base.id && known.contains(base);
+    file.hook.retain(|entry| stays(&entry.base));
+    file.image.retain(|entry| stays(&entry.base));
     file.hook.extend(fresh.hook);
     file.image.extend(fresh.image);
     // Stable over the order in which bases are refreshed.
@@ -92,6 +94,11 @@ pub fn records(
             book::page(project, Some(series))?,
         ),
     ])
+}
+
+fn known_bases(project: &Project) -> Result<Vec<String>> {
+    let bases = project.upstreams()?.base;
+    Ok(bases.into_iter().map(|base| base.id).collect())
 }
 
 /// Writes the generated files anew and returns those that changed. Nothing is written where the
@@ -116,6 +123,11 @@ pub fn registry_drift(project: &Project, series: &Series, images: &Images) -> Re
         return Ok(vec!["registry/hooks.toml is missing".to_owned()]);
     }
     let mut recorded = read_toml::<HooksFile>(&path)?;
+    let known = known_bases(project)?;
+    let mut bases = recorded.hook.iter().map(|entry| &entry.base);
+    if let Some(gone) = bases.find(|base| !known.contains(base)) {
+        return Ok(vec![format!("it records the base {gone}, which is gone")]);
+    }
     recorded.hook.retain(|entry| entry.base == series.base.id);
     recorded.image.retain(|entry| entry.base == series.base.id);
     let fresh = registry_of(series, images);

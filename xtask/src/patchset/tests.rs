@@ -324,6 +324,20 @@ fn verify_finds_drift_in_registry_and_tree() {
     apply_all(&toy);
     assert_eq!(findings(&toy), [""; 0]);
 
+    // What is recorded of a base that is gone.
+    let registry = toy.root().join("registry/hooks.toml");
+    let text = fs::read_to_string(&registry).unwrap();
+    put(
+        &registry,
+        &text.replacen("base = \"toy\"", "base = \"old\"", 1),
+    );
+    assert_eq!(
+        findings(&toy),
+        ["registry: it records the base old, which is gone"]
+    );
+    refresh(&toy.ctx, &toy.pristine, &series).unwrap();
+    assert_eq!(fs::read_to_string(&registry).unwrap(), text);
+
     // One flipped byte in a patched file, and one in a file that no patch touches.
     put(&toy.tree().join("src/hook.c"), "void hook() {;\n");
     put(&toy.tree().join("src/other.c"), "int Other;\n");
