@@ -72,7 +72,7 @@ pub fn reorder(
         }
     }
     let fresh = Series::of(&ctx.project, &series.base, patches)?;
-    same_result(pristine, &old, &fresh)?;
+    same_result(pristine, &old, &fresh, &|_, content| content.to_vec())?;
     save(ctx, &lock, pristine, series, &fresh, &BTreeMap::new(), &[])
 }
 
@@ -110,6 +110,7 @@ pub fn split(
         return Err(Error::usage(format!("nothing would be left of `{id}`"))
             .hint("cargo xtask rename gives it another name"));
     }
+    let moved_paths: Vec<RelPath> = moved.iter().map(|diff| diff.path.clone()).collect();
     let lock = crate::lock::checkout(ctx)?;
     let old = Images::compute(pristine, series)?;
     let text = manifest_text(new_id, &format!("Split from {id}"), Some(id));
@@ -130,7 +131,14 @@ pub fn split(
     let fresh = Series::of(&ctx.project, &series.base, patches)?;
     let fresh = follow_markers(ctx, fresh, at + 2, id, new_id, paths)?;
     let manifests = BTreeMap::from([(new_id.to_owned(), text)]);
-    let _ = old;
+    let remark_moved = |path: &RelPath, content: &[u8]| {
+        if moved_paths.contains(path) {
+            remarked(content, id, new_id)
+        } else {
+            content.to_vec()
+        }
+    };
+    same_result(pristine, &old, &fresh, &remark_moved)?;
     save(ctx, &lock, pristine, series, &fresh, &manifests, &[])
 }
 
@@ -188,6 +196,8 @@ pub fn fold(ctx: &Ctx, pristine: &Pristine, series: &Series, id: &str) -> Result
     inherit(ctx, &mut patches[before], &patch.manifest, &mut manifests)?;
     let fresh = Series::of(&ctx.project, &series.base, patches)?;
     let fresh = follow_markers(ctx, fresh, before + 1, id, &into_id, &[])?;
+    let remark_all = |_: &RelPath, content: &[u8]| remarked(content, id, &into_id);
+    same_result(pristine, &old, &fresh, &remark_all)?;
     save(
         ctx,
         &lock,
@@ -255,13 +265,20 @@ pub fn rename(
     )
 }
 
-/// The whole series makes what it made before.
-fn same_result(pristine: &Pristine, old: &Images, fresh: &Series) -> Result<()> {
+/// The whole series makes what it made before, but for what `expected` changes in a content.
+fn same_result(
+    pristine: &Pristine,
+    old: &Images,
+    fresh: &Series,
+    expected: &dyn Fn(&RelPath, &[u8]) -> Vec<u8>,
+) -> Result<()> {
     let new = Images::compute(pristine, fresh)?;
-    let paths = old.paths().chain(new.paths());
-    for path in paths {
-        let (before, after) = (old.at(path, old.patches()), new.at(path, new.patches()));
-        if before.map(|image| image.entry()) != after.map(|image| image.entry()) {
+    for path in old.paths().chain(new.paths()) {
+        let before = old.at(path, old.patches());
+        let after = new.at(path, new.patches());
+        let wanted = before.map(|image| (expected(path, &image.content), image.executable));
+        let made = after.map(|image| (image.content.clone(), image.executable));
+        if wanted != made {
             return Err(Error::finding(format!(
                 "{path} would not be what the series makes of it now"
             ))
