@@ -196,8 +196,7 @@ pub fn fold(ctx: &Ctx, pristine: &Pristine, series: &Series, id: &str) -> Result
     inherit(ctx, &mut patches[before], &patch.manifest, &mut manifests)?;
     let fresh = Series::of(&ctx.project, &series.base, patches)?;
     let fresh = follow_markers(ctx, fresh, before + 1, id, &into_id, &[])?;
-    let remark_all = |_: &RelPath, content: &[u8]| remarked(content, id, &into_id);
-    same_result(pristine, &old, &fresh, &remark_all)?;
+    same_but_for_markers(pristine, &old, &fresh, id, &into_id)?;
     save(
         ctx,
         &lock,
@@ -254,6 +253,8 @@ pub fn rename(
     }
     let fresh = Series::of(&ctx.project, &series.base, patches)?;
     let fresh = follow_markers(ctx, fresh, at + 1, id, new_id, &[])?;
+    let old = Images::compute(pristine, series)?;
+    same_but_for_markers(pristine, &old, &fresh, id, new_id)?;
     save(
         ctx,
         &lock,
@@ -286,6 +287,18 @@ fn same_result(
         }
     }
     Ok(())
+}
+
+/// As [`same_result`], where the markers of `id` became those of `new_id`.
+fn same_but_for_markers(
+    pristine: &Pristine,
+    old: &Images,
+    fresh: &Series,
+    id: &str,
+    new_id: &str,
+) -> Result<()> {
+    let expected = |_: &RelPath, content: &[u8]| remarked(content, id, new_id);
+    same_result(pristine, old, fresh, &expected)
 }
 
 fn refuse_taken(ctx: &Ctx, id: &str) -> Result<()> {
