@@ -16,6 +16,7 @@
 //! | [`vendor`] | bases: fetch, check, unpack, materialise |
 //! | [`diff`] | unified diffs: parse, write, and apply exactly |
 //! | [`mail`] | diffs with an author and a reason, as `git format-patch` writes and `git am` takes them |
+//! | [`symbols`] | what a C++ or CMake source declares and uses, and what of it differs between two trees |
 //! | [`patchset`] | patches and series: load, images, apply, revert, status, verify |
 //! | [`authoring`] | the life of a patch: begin, refresh, reorder, split, fold, rename, snapshots |
 //! | [`lint`] | is the series in order? one rule, one file |
@@ -42,6 +43,7 @@ pub mod model;
 pub mod patchset;
 pub mod process;
 pub mod project;
+pub mod symbols;
 pub mod tree;
 pub mod vendor;
 

@@ -1,0 +1,688 @@
+//! The outline of a C or C++ text, from the parser's tree.
+
+use std::ops::Range;
+
+use tree_sitter::Node;
+
+use crate::symbols::cut::Cut;
+use crate::symbols::parse::{self, one_line};
+use crate::symbols::{Outline, Symbol, SymbolKind};
+
+/// How deep branches of conditionals are followed that lie in other branches.
+const DEEPEST: usize = 8;
+
+pub(super) fn of(source: &[u8]) -> Outline {
+    let mut out = Outline::default();
+    fragment(source, 0, "", false, DEEPEST, &mut out);
+    out.symbols
+        .sort_by_key(|s| (s.lines.start, std::cmp::Reverse(s.lines.end)));
+    // An error around others is no news.
+    out.trouble
+        .sort_by_key(|range| (range.start, std::cmp::Reverse(range.end)));
+    out.trouble.dedup();
+    let all = std::mem::take(&mut out.trouble);
+    for (index, range) in all.iter().enumerate() {
+        let next = all.get(index + 1);
+        if next.is_none_or(|next| next.start >= range.end) {
+            out.trouble.push(range.clone());
+        }
+    }
+    out
+}
+
+/// Adds what `source` declares. It begins `lines` lines below the top, inside of `scope`.
+fn fragment(
+    source: &[u8],
+    lines: usize,
+    scope: &str,
+    in_class: bool,
+    depth: usize,
+    out: &mut Outline,
+) {
+    let cut = Cut::of(source);
+    let Some(tree) = parse::tree(&cut.parse) else {
+        out.trouble.push(lines + 1..lines + 2);
+        return;
+    };
+    let mut walk = Walk {
+        cut: &cut,
+        lines,
+        found: Vec::new(),
+        trouble: Vec::new(),
+    };
+    walk.run(tree.root_node(), scope, in_class);
+    let Walk { found, trouble, .. } = walk;
+    if depth > 0 {
+        for branch in &cut.branches {
+            let above = count_lines(&cut.text[..branch.start]);
+            let line = lines + above + 1;
+            let around = found
+                .iter()
+                .filter(|s: &&Symbol| s.body.as_ref().is_some_and(|b| b.contains(&line)))
+                .min_by_key(|s| s.lines.len());
+            let (scope, in_class) = match around {
+                // What a function holds is its own affair.
+                Some(s) if matches!(s.kind, SymbolKind::Function | SymbolKind::Method) => continue,
+                Some(s) if s.kind == SymbolKind::Enum => {
+                    let text = [b"enum {".as_slice(), &source[branch.clone()], b"};"].concat();
+                    fragment(&text, lines + above, &s.scope, false, 0, out);
+                    continue;
+                }
+                Some(s) => (s.qualified(), s.kind != SymbolKind::Namespace),
+                None => (scope.to_owned(), in_class),
+            };
+            fragment(
+                &source[branch.clone()],
+                lines + above,
+                &scope,
+                in_class,
+                depth - 1,
+                out,
+            );
+        }
+    }
+    out.symbols.extend(found);
+    out.trouble.extend(trouble);
+}
+
+fn count_lines(text: &[u8]) -> usize {
+    text.iter().filter(|byte| **byte == b'\n').count()
+}
+
+/// A node still to be looked at, and what it is in.
+struct Todo<'t> {
+    node: Node<'t>,
+    scope: String,
+    in_class: bool,
+    /// Inside of a function: only what the parser wrongly put there counts.
+    in_body: bool,
+}
+
+struct Walk<'c> {
+    cut: &'c Cut,
+    lines: usize,
+    found: Vec<Symbol>,
+    trouble: Vec<Range<usize>>,
+}
+
+impl Walk<'_> {
+    // With a stack of its own: sources may be nested deeper than ours.
+    fn run(&mut self, root: Node<'_>, scope: &str, in_class: bool) {
+        let mut todo = vec![Todo {
+            node: root,
+            scope: scope.to_owned(),
+            in_class,
+            in_body: false,
+        }];
+        while let Some(next) = todo.pop() {
+            let from = todo.len();
+            self.visit(&next, &mut todo);
+            // In the order of the text.
+            todo[from..].reverse();
+        }
+    }
+
+    fn visit<'t>(&mut self, at: &Todo<'t>, todo: &mut Vec<Todo<'t>>) {
+        let node = at.node;
+        let inside = |node: Node<'t>, todo: &mut Vec<Todo<'t>>, scope: &str, in_class: bool| {
+            for child in children(node) {
+                todo.push(Todo {
+                    node: child,
+                    scope: scope.to_owned(),
+                    in_class,
+                    in_body: at.in_body,
+                });
+            }
+        };
+        match node.kind() {
+            "translation_unit"
+            | "declaration_list"
+            | "field_declaration_list"
+            | "linkage_specification"
+            | "template_declaration"
+            | "export_declaration"
+            | "access_specifier" => inside(node, todo, &at.scope, at.in_class),
+            "ERROR" => {
+                self.trouble.push(self.span(node));
+                inside(node, todo, &at.scope, at.in_class);
+                if !at.in_body {
+                    self.rescue(node, at);
+                }
+            }
+            "namespace_definition" => {
+                let name = node.child_by_field_name("name").map(|n| self.text(n));
+                let name = name.unwrap_or_default();
+                let body = node.child_by_field_name("body");
+                let scope = if name.is_empty() {
+                    at.scope.clone()
+                } else {
+                    self.push(SymbolKind::Namespace, &name, at, node, body, true);
+                    join(&at.scope, &name)
+                };
+                if let Some(body) = body {
+                    inside(body, todo, &scope, false);
+                }
+            }
+            "function_definition" => self.function(at, todo),
+            "compound_statement" if at.in_body => {
+                inside(node, todo, &at.scope, at.in_class);
+            }
+            "class_specifier" | "struct_specifier" | "union_specifier" | "enum_specifier" => {
+                self.class(at, node, None, todo);
+            }
+            "declaration" | "field_declaration" => self.declaration(at, todo),
+            "type_definition" | "alias_declaration" => self.typedef(at, todo),
+            "preproc_def" | "preproc_function_def" => {
+                if let Some(name) = node.child_by_field_name("name") {
+                    let name = self.text(name);
+                    let macro_at = Todo {
+                        node,
+                        scope: String::new(),
+                        in_class: false,
+                        in_body: false,
+                    };
+                    let body = node.child_by_field_name("parameters");
+                    self.push(SymbolKind::Macro, &name, &macro_at, node, body, true);
+                }
+            }
+            // A function whose head the parser took for a call: `MACRO(x) { … }`, and statements
+            // around a function that it took for a local one.
+            _ if at.in_body && node.has_error() => inside(node, todo, &at.scope, at.in_class),
+            _ => {}
+        }
+    }
+
+    fn function<'t>(&mut self, at: &Todo<'t>, todo: &mut Vec<Todo<'t>>) {
+        let node = at.node;
+        let body = node.child_by_field_name("body").or_else(|| {
+            children(node)
+                .find(|child| matches!(child.kind(), "try_statement" | "compound_statement"))
+        });
+        let declarator = node.child_by_field_name("declarator");
+        let name = declarator.and_then(|d| self.declared(d));
+        let real = declarator.is_some_and(|d| find_function(d).is_some());
+        if let Some(name) = name.filter(|name| real && is_name(name)) {
+            self.callable(at, &name, body, true);
+        } else if let (Some(body), Some(kind)) = (body, node.child_by_field_name("type")) {
+            // `class API name { … }` reads like a function.
+            if matches!(kind.kind(), "class_specifier" | "struct_specifier") {
+                self.trouble.push(self.span(node));
+                todo.push(Todo {
+                    node: body,
+                    scope: at.scope.clone(),
+                    in_class: true,
+                    in_body: true,
+                });
+                return;
+            }
+        }
+        if let Some(kind) = node.child_by_field_name("type") {
+            self.class(at, kind, None, todo);
+        }
+        if let Some(body) = body.filter(|body| body.has_error()) {
+            self.broken(body);
+            todo.push(Todo {
+                node: body,
+                scope: at.scope.clone(),
+                in_class: at.in_class,
+                in_body: true,
+            });
+        }
+    }
+
+    /// Notes where a body was not understood.
+    fn broken(&mut self, body: Node<'_>) {
+        let mut nodes = vec![body];
+        while let Some(node) = nodes.pop() {
+            if node.is_error() || node.is_missing() {
+                self.trouble.push(self.span(node));
+            } else if node.has_error() {
+                nodes.extend(children(node));
+            }
+        }
+    }
+
+    fn callable(&mut self, at: &Todo<'_>, name: &str, body: Option<Node<'_>>, defined: bool) {
+        let (within, name) = split(name);
+        let scope = join(&at.scope, within);
+        let kind = if at.in_class || (!within.is_empty() && self.is_class(within)) {
+            SymbolKind::Method
+        } else {
+            SymbolKind::Function
+        };
+        let inner = Todo {
+            node: at.node,
+            scope,
+            in_class: at.in_class,
+            in_body: at.in_body,
+        };
+        self.push(kind, name, &inner, at.node, body, defined);
+    }
+
+    /// Whether `within::` is a class as far as this text says. `f` in `ns::f` is rare where the
+    /// namespace is not opened, so that what is not known to be a namespace counts as a class.
+    fn is_class(&self, within: &str) -> bool {
+        !self
+            .found
+            .iter()
+            .any(|s| s.kind == SymbolKind::Namespace && s.qualified() == within)
+    }
+
+    /// A class, struct, union or enum, where it has a body; `named` is the name that a typedef
+    /// gives it.
+    fn class<'t>(
+        &mut self,
+        at: &Todo<'t>,
+        node: Node<'t>,
+        named: Option<&str>,
+        todo: &mut Vec<Todo<'t>>,
+    ) {
+        let kind = match node.kind() {
+            "class_specifier" => SymbolKind::Class,
+            "struct_specifier" => SymbolKind::Struct,
+            "union_specifier" => SymbolKind::Union,
+            "enum_specifier" => SymbolKind::Enum,
+            _ => return,
+        };
+        let own = node.child_by_field_name("name").map(|name| self.text(name));
+        let body = node.child_by_field_name("body");
+        let Some(body) = body else {
+            // `struct x;` alone declares; in `struct x * y` it is only used.
+            if let Some(own) = own.filter(|_| at.node.id() == node.id() && !at.in_body) {
+                self.push(kind, &own, at, node, None, false);
+            }
+            return;
+        };
+        let name = own.as_deref().or(named).unwrap_or_default().to_owned();
+        if !name.is_empty() {
+            self.push(kind, &name, at, node, Some(body), true);
+        }
+        let inner = join(&at.scope, &name);
+        if kind == SymbolKind::Enum {
+            let scoped = children(node).any(|c| matches!(c.kind(), "class" | "struct"));
+            let scope = if scoped { inner } else { at.scope.clone() };
+            for value in children(body).filter(|child| child.kind() == "enumerator") {
+                if let Some(name) = value.child_by_field_name("name") {
+                    let name = self.text(name);
+                    let at = Todo {
+                        node: value,
+                        scope: scope.clone(),
+                        in_class: false,
+                        in_body: false,
+                    };
+                    self.push(SymbolKind::EnumValue, &name, &at, value, None, true);
+                }
+            }
+            return;
+        }
+        // An anonymous union's fields are those of what is around it.
+        let scope = if name.is_empty() {
+            at.scope.clone()
+        } else {
+            inner
+        };
+        todo.push(Todo {
+            node: body,
+            scope,
+            in_class: true,
+            in_body: at.in_body,
+        });
+    }
+
+    fn declaration<'t>(&mut self, at: &Todo<'t>, todo: &mut Vec<Todo<'t>>) {
+        let node = at.node;
+        let declarators: Vec<Node<'t>> = fields(node, "declarator");
+        if let Some(kind) = node.child_by_field_name("type") {
+            let first = declarators.first().and_then(|d| self.declared(*d));
+            if declarators.is_empty() {
+                let at = Todo {
+                    node: kind,
+                    scope: at.scope.clone(),
+                    ..*at
+                };
+                self.class(&at, kind, None, todo);
+            } else {
+                self.class(at, kind, first.as_deref(), todo);
+            }
+        }
+        if at.in_body {
+            return;
+        }
+        for declarator in declarators {
+            let Some(name) = self.declared(declarator).filter(|name| is_name(name)) else {
+                continue;
+            };
+            if find_function(declarator).is_some() {
+                self.callable(at, &name, None, false);
+                continue;
+            }
+            let kind = if at.in_class {
+                SymbolKind::Field
+            } else {
+                SymbolKind::Variable
+            };
+            let (within, name) = split(&name);
+            let value = declarator.child_by_field_name("value");
+            let signature = self.field(node, declarator, name);
+            let extern_ = signature.starts_with("extern ");
+            let lines = self.span(node);
+            self.found.push(Symbol {
+                kind,
+                name: name.to_owned(),
+                scope: join(&at.scope, within),
+                signature,
+                lines,
+                body: value.map(|value| self.span(value)),
+                defined: !extern_,
+            });
+        }
+    }
+
+    /// Type and name of one declarator: what stands before the first one, and this one. Default
+    /// values of fields count, since they are what a patch may build on; the value of a variable
+    /// does not, since it may be a table.
+    fn field(&self, node: Node<'_>, declarator: Node<'_>, name: &str) -> String {
+        let first = fields(node, "declarator")
+            .first()
+            .map_or(declarator, |d| *d);
+        let own = declarator
+            .child_by_field_name("declarator")
+            .filter(|_| declarator.kind() == "init_declarator")
+            .unwrap_or(declarator);
+        // A struct with a body stands as its name alone.
+        let kind = node.child_by_field_name("type");
+        let body = kind.and_then(|kind| kind.child_by_field_name("body"));
+        let head_end = body.map_or(first.start_byte(), |body| body.start_byte());
+        let mut text = self.cut.text[node.start_byte().min(head_end)..head_end].to_vec();
+        text.push(b' ');
+        text.extend(&self.cut.text[own.byte_range()]);
+        if node.kind() == "field_declaration" && fields(node, "declarator").len() == 1 {
+            text.extend(&self.cut.text[own.end_byte()..node.end_byte()]);
+        }
+        let text = one_line(&text);
+        let text = text.trim_end_matches([';', ' ']);
+        if text.is_empty() {
+            name.to_owned()
+        } else {
+            text.to_owned()
+        }
+    }
+
+    fn typedef<'t>(&mut self, at: &Todo<'t>, todo: &mut Vec<Todo<'t>>) {
+        let node = at.node;
+        let names: Vec<String> = if node.kind() == "alias_declaration" {
+            let name = node.child_by_field_name("name");
+            name.map(|name| self.text(name)).into_iter().collect()
+        } else {
+            let declarators = fields(node, "declarator");
+            declarators
+                .into_iter()
+                .filter_map(|d| self.declared(d))
+                .collect()
+        };
+        let kind = node.child_by_field_name("type");
+        let mut told = None;
+        if let Some(kind) = kind.filter(|kind| kind.child_by_field_name("body").is_some()) {
+            let own = kind.child_by_field_name("name").map(|name| self.text(name));
+            told = own.clone().or_else(|| names.first().cloned());
+            self.class(at, kind, names.first().map(String::as_str), todo);
+        }
+        for name in names {
+            if told.as_ref() != Some(&name) && is_name(&name) {
+                let body = kind.and_then(|kind| kind.child_by_field_name("body"));
+                self.push(SymbolKind::Typedef, &name, at, node, body, true);
+            }
+        }
+    }
+
+    /// The name that a declarator declares: through pointers, references, arrays and parentheses.
+    fn declared(&self, declarator: Node<'_>) -> Option<String> {
+        let mut node = declarator;
+        loop {
+            match node.kind() {
+                "identifier"
+                | "field_identifier"
+                | "type_identifier"
+                | "qualified_identifier"
+                | "destructor_name"
+                | "operator_name"
+                | "operator_cast"
+                | "template_function"
+                | "template_type"
+                | "primitive_type" => {
+                    let text = match (node.kind(), node.child_by_field_name("declarator")) {
+                        // `operator bool() const`: the parameters are part of the node.
+                        ("operator_cast", Some(inner)) => {
+                            let range = node.start_byte()..inner.start_byte();
+                            one_line(&self.cut.text[range])
+                        }
+                        _ => self.text(node),
+                    };
+                    return Some(text.replace(":: ", "::").replace(" ::", "::"));
+                }
+                "operator_cast_declarator" => return Some(self.text(node)),
+                _ => {
+                    node = node.child_by_field_name("declarator").or_else(|| {
+                        children(node).find(|child| {
+                            let kind = child.kind();
+                            kind.ends_with("declarator") || kind.ends_with("identifier")
+                        })
+                    })?;
+                }
+            }
+        }
+    }
+
+    fn push(
+        &mut self,
+        kind: SymbolKind,
+        name: &str,
+        at: &Todo<'_>,
+        node: Node<'_>,
+        body: Option<Node<'_>>,
+        defined: bool,
+    ) {
+        let (signature, body) = if kind == SymbolKind::Macro {
+            let text = &self.cut.text[node.byte_range()];
+            let text = one_line(text);
+            let at = text.find(name).unwrap_or(0);
+            (text[at..].trim_end().to_owned(), None)
+        } else {
+            let end = body.map_or(node.end_byte(), |body| body.start_byte());
+            let text = &self.cut.text[self.start(node).min(end)..end];
+            let signature = one_line(text);
+            let signature = signature.trim_end_matches([';', ' ', ',', '=']);
+            (signature.to_owned(), body.map(|body| self.span(body)))
+        };
+        let mut lines = self.span(node);
+        let first = self.lines + 1 + self.line_of(self.start(node), node);
+        lines.start = first.min(lines.start);
+        self.found.push(Symbol {
+            kind,
+            name: name.to_owned(),
+            scope: at.scope.clone(),
+            signature,
+            lines,
+            body,
+            defined,
+        });
+    }
+
+    /// Where the declaration of `node` begins: with its template's head, and with what was taken
+    /// out of the text before it.
+    fn start(&self, node: Node<'_>) -> usize {
+        let outer = node
+            .parent()
+            .filter(|parent| parent.kind() == "template_declaration")
+            .unwrap_or(node);
+        let mut start = outer.start_byte();
+        loop {
+            let before = self.cut.text[..start].trim_ascii_end().len();
+            let at = self.cut.decorations.partition_point(|d| d.end < before);
+            match self.cut.decorations.get(at) {
+                Some(range) if range.end == before && range.start < start => start = range.start,
+                _ => return start,
+            }
+        }
+    }
+
+    /// The line of `offset`, which is at or a little before the start of `node`.
+    fn line_of(&self, offset: usize, node: Node<'_>) -> usize {
+        let row = node.start_position().row;
+        let between = &self.cut.text[offset.min(node.start_byte())..node.start_byte()];
+        row - count_lines(between).min(row)
+    }
+
+    fn span(&self, node: Node<'_>) -> Range<usize> {
+        let (from, to) = (node.start_position().row, node.end_position());
+        // The end is exclusive: at column 0 the line is not part of it any more.
+        let to = to.row + usize::from(to.column > 0);
+        self.lines + from + 1..self.lines + to.max(from + 1) + 1
+    }
+
+    fn text(&self, node: Node<'_>) -> String {
+        one_line(&self.cut.text[node.byte_range()])
+    }
+
+    /// Functions in what the parser did not understand: a declarator with a brace behind it.
+    fn rescue(&mut self, error: Node<'_>, at: &Todo<'_>) {
+        let nodes: Vec<Node<'_>> = children(error).collect();
+        for (index, node) in nodes.iter().enumerate() {
+            let Some(function) = find_function(*node) else {
+                continue;
+            };
+            let Some(name) = self.declared(*node).filter(|name| is_name(name)) else {
+                continue;
+            };
+            let code = &self.cut.parse;
+            let open = code[function.end_byte()..].trim_ascii_start();
+            let open = code.len() - open.len();
+            if code.get(open) != Some(&b'{') {
+                continue;
+            }
+            let close = closing_brace(&self.cut.code, &self.cut.parse, open);
+            let first = index.checked_sub(1).map_or(*node, |before| {
+                // The type, on the same line.
+                if nodes[before].start_position().row == node.start_position().row {
+                    nodes[before]
+                } else {
+                    *node
+                }
+            });
+            let top = first.start_position().row;
+            let row =
+                |offset: usize| count_lines(&self.cut.text[..offset.min(self.cut.text.len())]);
+            let (within, name) = split(&name);
+            let signature = one_line(&self.cut.text[first.start_byte()..open]);
+            self.found.push(Symbol {
+                kind: if at.in_class || !within.is_empty() {
+                    SymbolKind::Method
+                } else {
+                    SymbolKind::Function
+                },
+                name: name.to_owned(),
+                scope: join(&at.scope, within),
+                signature,
+                lines: self.lines + top + 1..self.lines + row(close) + 2,
+                body: Some(self.lines + row(open) + 1..self.lines + row(close) + 2),
+                defined: true,
+            });
+        }
+    }
+}
+
+/// Where the brace closes that opens at `open`; the end where it never does.
+fn closing_brace(code: &[u8], parse: &[u8], open: usize) -> usize {
+    let mut depth = 0_usize;
+    for (index, byte) in code.iter().enumerate().skip(open) {
+        // Not the braces of branches that were left out.
+        match (byte, parse.get(index)) {
+            (b'{', Some(b'{')) => depth += 1,
+            (b'}', Some(b'}')) => {
+                depth -= 1;
+                if depth == 0 {
+                    return index;
+                }
+            }
+            _ => {}
+        }
+    }
+    code.len()
+}
+
+fn children(node: Node<'_>) -> impl Iterator<Item = Node<'_>> {
+    let mut cursor = node.walk();
+    let mut more = cursor.goto_first_child();
+    std::iter::from_fn(move || {
+        let child = more.then(|| cursor.node())?;
+        more = cursor.goto_next_sibling();
+        Some(child)
+    })
+}
+
+fn fields<'t>(node: Node<'t>, name: &str) -> Vec<Node<'t>> {
+    let mut cursor = node.walk();
+    node.children_by_field_name(name, &mut cursor).collect()
+}
+
+/// The function declarator of a declarator that declares a function: not a pointer to one.
+fn find_function(declarator: Node<'_>) -> Option<Node<'_>> {
+    let mut node = declarator;
+    loop {
+        match node.kind() {
+            "function_declarator" => {
+                let inner = node.child_by_field_name("declarator")?;
+                // `(*name)(…)` is a pointer; `(name)(…)` is odd but a function.
+                let pointer = inner.kind() == "parenthesized_declarator"
+                    && children(inner).any(|c| c.kind().contains("pointer"));
+                return (!pointer).then_some(node);
+            }
+            "pointer_declarator" | "reference_declarator" | "attributed_declarator" => {
+                node = node.child_by_field_name("declarator").or_else(|| {
+                    children(node).find(|child| child.kind().ends_with("declarator"))
+                })?;
+            }
+            "operator_cast" => return Some(node),
+            "qualified_identifier" => node = node.child_by_field_name("name")?,
+            _ => return None,
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let last = split(name).1;
+    // What the parser takes for a function where a macro confuses it.
+    !matches!(
+        last,
+        "if" | "for" | "while" | "switch" | "return" | "else" | "do" | "catch" | ""
+    )
+}
+
+fn join(scope: &str, name: &str) -> String {
+    match (scope.is_empty(), name.is_empty()) {
+        (true, _) => name.to_owned(),
+        (_, true) => scope.to_owned(),
+        _ => format!("{scope}::{name}"),
+    }
+}
+
+/// Scope and name of `a::b::name`; the `::` of template arguments do not count.
+fn split(name: &str) -> (&str, &str) {
+    let mut depth = 0_usize;
+    let bytes = name.as_bytes();
+    if name.contains("operator") {
+        let at = name.find("operator").unwrap_or(0);
+        return (name[..at].trim_end_matches("::"), &name[at..]);
+    }
+    for at in (0..bytes.len()).rev() {
+        match bytes[at] {
+            b'>' => depth += 1,
+            b'<' => depth = depth.saturating_sub(1),
+            b':' if depth == 0 && at > 0 && bytes[at - 1] == b':' => {
+                return (&name[..at - 1], &name[at + 1..]);
+            }
+            _ => {}
+        }
+    }
+    ("", name)
+}
