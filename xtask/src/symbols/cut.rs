@@ -293,17 +293,19 @@ fn decorations(code: &[u8], parse: &mut [u8]) -> Vec<Range<usize>> {
         } else if CALLS.contains(&word) && opening {
             end = closing(code, end).map_or(end, |close| close + 1);
             found.push(at..end);
-        } else if caps && word.ends_with("DEPRECATED") && opening {
-            if let Some((open, close)) = around(code, end) {
-                let comma = last_comma(code, open, close);
-                found.push(at..open + 1);
-                if let Some(comma) = comma {
-                    found.push(comma..close + 1);
-                } else {
-                    found.push(close..close + 1);
-                }
-                end = open + 1;
+        } else if caps
+            && word.ends_with("DEPRECATED")
+            && opening
+            && let Some((open, close)) = around(code, end)
+        {
+            let comma = last_comma(code, open, close);
+            found.push(at..open + 1);
+            if let Some(comma) = comma {
+                found.push(comma..close + 1);
+            } else {
+                found.push(close..close + 1);
             }
+            end = open + 1;
         }
         at = end;
     }

@@ -116,7 +116,10 @@ impl Symbol {
 
     /// The signature without the blanks that mean nothing: what decides whether two are the same.
     pub fn tight(&self) -> String {
-        parse::tight(&self.signature)
+        match self.kind {
+            SymbolKind::Macro => self.signature.clone(),
+            _ => parse::tight(&self.signature),
+        }
     }
 
     /// Whether it can stand around lines of code.

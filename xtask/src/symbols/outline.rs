@@ -483,10 +483,12 @@ impl Walk<'_> {
         defined: bool,
     ) {
         let (signature, body) = if kind == SymbolKind::Macro {
-            let text = &self.cut.text[node.byte_range()];
-            let text = one_line(text);
-            let at = text.find(name).unwrap_or(0);
-            (text[at..].trim_end().to_owned(), None)
+            // `M (x)` is another macro than `M(x)`.
+            let part = |name| node.child_by_field_name(name).map(|n| self.text(n));
+            let parameters = part("parameters").unwrap_or_default();
+            let value = part("value").unwrap_or_default();
+            let text = format!("{name}{parameters} {value}");
+            (text.trim_end().to_owned(), None)
         } else {
             let end = body.map_or(node.end_byte(), |body| body.start_byte());
             let text = &self.cut.text[self.start(node).min(end)..end];
