@@ -16,9 +16,10 @@
 //! | [`vendor`] | bases: fetch, check, unpack, materialise |
 //! | [`diff`] | unified diffs: parse, write, and apply exactly |
 //! | [`mail`] | diffs with an author and a reason, as `git format-patch` writes and `git am` takes them |
-//! | [`symbols`] | what a C++ or CMake source declares and uses, and what of it differs between two trees |
 //! | [`patchset`] | patches and series: load, images, apply, revert, status, verify |
 //! | [`authoring`] | the life of a patch: begin, refresh, reorder, split, fold, rename, snapshots |
+//! | [`symbols`] | what a C++ or CMake source declares and uses, and what of it differs between two trees |
+//! | [`sync`] | moving a series to another base, with a verdict for every hook |
 //! | [`lint`] | is the series in order? one rule, one file |
 //! | [`build`] | tools, CMake, ninja, stamps and build manifests |
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
@@ -44,6 +45,7 @@ pub mod patchset;
 pub mod process;
 pub mod project;
 pub mod symbols;
+pub mod sync;
 pub mod tree;
 pub mod vendor;
 

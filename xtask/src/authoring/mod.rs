@@ -14,7 +14,7 @@ mod snapshot;
 pub use arrange::{fold, rename, reorder, split};
 pub use new::new;
 pub use refresh::{Refreshed, refresh};
-pub use save::Saved;
+pub use save::{Extra, Saved, save_with, with_hooks};
 pub use snapshot::{Snapshot, restore, snapshot, snapshots};
 
 #[cfg(test)]

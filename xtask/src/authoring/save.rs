@@ -78,6 +78,42 @@ pub fn save(
     manifests: &BTreeMap<String, String>,
     gone: &[String],
 ) -> Result<Saved> {
+    let extra = Extra {
+        manifests: manifests.clone(),
+        gone: gone.to_vec(),
+        ..Extra::default()
+    };
+    save_with(ctx, lock, pristine, old, new, &extra)
+}
+
+/// What else changes with a series.
+#[derive(Clone, Debug, Default)]
+pub struct Extra {
+    /// New manifests, by patch id.
+    pub manifests: BTreeMap<String, String>,
+    /// Patches whose folder goes.
+    pub gone: Vec<String>,
+    /// Other files of the checkout to write.
+    pub written: Vec<(RelPath, String)>,
+    /// Other files of the checkout to remove.
+    pub removed: Vec<RelPath>,
+}
+
+/// As [`save`], with all that changes along with the series.
+pub fn save_with(
+    ctx: &Ctx,
+    lock: &Lock,
+    pristine: &Pristine,
+    old: &Series,
+    new: &Series,
+    extra: &Extra,
+) -> Result<Saved> {
+    let Extra {
+        manifests,
+        gone,
+        written,
+        removed,
+    } = extra;
     let images = Images::compute(pristine, new).context(|| "nothing was written".to_owned())?;
     let mut changes = Changes::default();
     for id in gone {
@@ -92,6 +128,12 @@ pub fn save(
         series_text(ctx, new)?,
         false,
     );
+    for (path, text) in written {
+        changes.write(path.clone(), text.as_bytes(), false);
+    }
+    for path in removed {
+        changes.remove(path.clone());
+    }
     for (path, text) in crate::patchset::records(&ctx.project, new, &images)? {
         changes.write(path, text, false);
     }

@@ -123,6 +123,8 @@ pub enum Command {
     Restore(super::snapshot::RestoreArgs),
     /// Take edits of the working tree into a patch; write registry and docs anew
     Refresh(super::refresh::RefreshArgs),
+    /// Move a series to another base, and say what became of every hook
+    Sync(super::sync::SyncArgs),
     /// Check base, registry and working tree to the last byte
     Verify(super::verify::VerifyArgs),
     /// Check the series: additivity, markers, registry, gates, names, white space
@@ -158,6 +160,7 @@ impl Command {
             Command::Snapshot(_) => "snapshot",
             Command::Restore(_) => "restore",
             Command::Refresh(_) => "refresh",
+            Command::Sync(_) => "sync",
             Command::Verify(_) => "verify",
             Command::Lint(_) => "lint",
             Command::Build(_) => "build",

@@ -21,6 +21,7 @@ mod series;
 mod snapshot;
 mod split;
 mod status;
+mod sync;
 mod terminal;
 mod test;
 mod vendor;
@@ -127,6 +128,7 @@ fn run(cli: Cli) -> Result<Outcome> {
         Command::Snapshot(args) => snapshot::snapshot(&ctx, args),
         Command::Restore(args) => snapshot::restore(&ctx, args),
         Command::Refresh(args) => refresh::run(&ctx, args),
+        Command::Sync(args) => sync::run(&ctx, args),
         Command::Verify(args) => verify::run(&ctx, args),
         Command::Build(args) => build::run(&ctx, args),
         Command::Fixture(args) => fixture::run(&ctx, args),

@@ -30,7 +30,7 @@ pub use gate_record::{
 };
 pub use hooks::{HookEntry, HooksFile, ImageEntry};
 pub use io::{read_json, read_toml, write_atomic, write_json};
-pub use patch::{Allow, PatchManifest, SWITCH_PREFIX};
+pub use patch::{Allow, PatchManifest, Probes, SWITCH_PREFIX};
 pub use retired::{Retired, RetiredPatch};
 pub use series::SeriesFile;
 pub use state::{TrackedFile, TreeState};

@@ -36,6 +36,9 @@ pub struct Base {
     /// when the base is unpacked and are not part of `tree`.
     #[serde(default)]
     pub exclude: Vec<String>,
+    /// A tree without some of upstream's folders, which cannot be built.
+    #[serde(default)]
+    pub partial: bool,
     /// Sources, tried in order.
     #[serde(default)]
     pub source: Vec<Source>,

@@ -1,0 +1,487 @@
+//! Where one hook belongs in a new base. By evidence, never by searching for context alone.
+//!
+//! The witnesses, in this order, each of which can only place a hook where it is sure:
+//!
+//! 1. the file as a whole, aligned line by line three ways (`align.rs`), with the same function
+//!    around the place on both sides;
+//! 2. the same function, found by its qualified name, aligned by itself: it may stand elsewhere
+//!    in the file, or in another file, or be indented otherwise;
+//! 3. a function that bears another name but has, alone among all new ones, the same body.
+//!
+//! What none of them places is a conflict.
+
+use std::rc::Rc;
+
+use crate::diff::lines_of;
+use crate::error::Result;
+use crate::sync::align::{Alignment, Landing};
+use crate::sync::edit::Edit;
+use crate::sync::ground::{Anchor, Ground, Source};
+use crate::sync::search;
+use crate::sync::verdict::HookVerdict;
+use crate::tree::RelPath;
+
+/// Lines of context that are compared to tell `shifted` from `merged`.
+const CONTEXT: usize = 3;
+
+/// What is said of a place that only differs in them.
+const OTHER_BLANKS: &str = "the lines around it are indented or end otherwise";
+
+/// A hook with a place in the new base.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The file.
+    pub file: RelPath,
+    /// The change there.
+    pub edit: Edit,
+    /// Clean, shifted, merged or moved.
+    pub verdict: HookVerdict,
+    /// What moved, where that needs words.
+    pub note: String,
+    /// What is around it now.
+    pub anchor: String,
+}
+
+/// A file of the old side, and what it became on the new one.
+pub struct Pair<'a> {
+    /// Its path.
+    pub path: &'a RelPath,
+    /// As the patch found it on the old base.
+    pub old: Rc<Source>,
+    /// What has the same path on the new base.
+    pub new: Option<Rc<Source>>,
+    exact: Option<Alignment>,
+    /// The same, blind to indentation.
+    loose: Option<Alignment>,
+}
+
+impl<'a> Pair<'a> {
+    /// Aligns the two.
+    pub fn new(path: &'a RelPath, old: Rc<Source>, new: Option<Rc<Source>>) -> Self {
+        let same = new.as_ref().is_some_and(|new| new.content == old.content);
+        let (mut exact, mut loose) = (None, None);
+        if let (Some(new), false) = (&new, same) {
+            let (a, b) = (lines_of(&old.content), lines_of(&new.content));
+            exact = Some(Alignment::of(&a, &b));
+            loose = Some(Alignment::of(&trimmed(&a), &trimmed(&b)));
+        }
+        Pair {
+            path,
+            old,
+            new,
+            exact,
+            loose,
+        }
+    }
+}
+
+/// Why a hook has no place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unplaced(pub String);
+
+/// Finds the place of `edit`, which changes `pair.old`.
+pub fn place(
+    ground: &Ground<'_>,
+    old_ground: &Ground<'_>,
+    pair: &Pair<'_>,
+    edit: &Edit,
+) -> Result<Result<Placed, Unplaced>> {
+    let anchor = pair.old.around(edit.from);
+    let mut reason = match &pair.new {
+        Some(new) => match in_file(pair, new, edit, anchor) {
+            Ok(placed) => return Ok(Ok(placed)),
+            Err(reason) => reason,
+        },
+        None => "there is no such file".to_owned(),
+    };
+    if let Some(anchor) = anchor {
+        let job = search::Job { pair, edit, anchor };
+        match search::elsewhere(ground, old_ground, &job)? {
+            search::Found::One(placed) => return Ok(Ok(placed)),
+            search::Found::Several(places) => {
+                reason = format!("{reason}; `{}` could be {}", anchor.name, places.join(", "));
+            }
+            search::Found::None => {}
+        }
+    } else if pair.new.is_none() {
+        match search::moved_file(ground, old_ground, pair.path, &pair.old)? {
+            search::Found::One((path, source)) => {
+                let moved = Pair::new(pair.path, pair.old.clone(), Some(source.clone()));
+                match in_file(&moved, &source, edit, None) {
+                    Ok(placed) => {
+                        return Ok(Ok(Placed {
+                            note: format!("{} is {path} now", pair.path),
+                            verdict: HookVerdict::Moved,
+                            file: path,
+                            ..placed
+                        }));
+                    }
+                    Err(why) => reason = format!("it is {path} now, and there {why}"),
+                }
+            }
+            search::Found::Several(places) => {
+                reason = format!("{reason}; it could be {}", places.join(", "));
+            }
+            search::Found::None => {}
+        }
+    }
+    Ok(Err(Unplaced(reason)))
+}
+
+/// The place in the file of the same name; else why there is none.
+fn in_file(
+    pair: &Pair<'_>,
+    new: &Rc<Source>,
+    edit: &Edit,
+    anchor: Option<&Anchor>,
+) -> Result<Placed, String> {
+    let (Some(exact), Some(loose)) = (&pair.exact, &pair.loose) else {
+        // Not a byte of it changed.
+        return Ok(Placed {
+            file: pair.path.clone(),
+            edit: edit.clone(),
+            verdict: HookVerdict::Clean,
+            note: String::new(),
+            anchor: title(anchor, edit),
+        });
+    };
+    let whole = Region {
+        path: pair.path,
+        old: &pair.old,
+        new,
+        old_lines: 0..lines_of(&pair.old.content).len(),
+        new_start: 0,
+    };
+    let mut reason = match exact.landing(edit.from, edit.to) {
+        Landing::At(at) => match same_around(&pair.old, new, anchor, at) {
+            Ok(renamed) => return Ok(whole.placed(edit, at, anchor, renamed)),
+            Err(reason) => reason,
+        },
+        Landing::Ambiguous => "its surroundings occur more than once".to_owned(),
+        Landing::Torn { above, below } => torn(above, below),
+    };
+    let Some(anchor) = anchor else {
+        // Outside of any function only the file as a whole can tell.
+        if let Landing::At(at) = loose.landing(edit.from, edit.to)
+            && new.around(at).is_none()
+        {
+            return whole
+                .reindented(edit, at)
+                .map(|edit| whole.merged(edit, at, OTHER_BLANKS))
+                .ok_or(reason);
+        }
+        return Err(reason);
+    };
+    let mut same: Vec<&Anchor> = new.named(&anchor.name).collect();
+    if same.len() > 1 {
+        same.retain(|other| other.signature == anchor.signature);
+    }
+    match same.as_slice() {
+        [one] => match in_anchor(pair.path, pair.path, (&pair.old, anchor), (new, one), edit) {
+            Ok(placed) => return Ok(placed),
+            Err(why) => reason = why,
+        },
+        [] => {}
+        several => {
+            reason = format!(
+                "there are {} functions called {}",
+                several.len(),
+                anchor.name
+            );
+        }
+    }
+    Err(reason)
+}
+
+/// The place inside one function or type, aligned by itself.
+pub(super) fn in_anchor(
+    old_path: &RelPath,
+    new_path: &RelPath,
+    (old, from): (&Source, &Anchor),
+    (new, to): (&Source, &Anchor),
+    edit: &Edit,
+) -> Result<Placed, String> {
+    if edit.to > from.lines.end {
+        return Err(format!("it reaches over the end of {}", from.name));
+    }
+    let (a, b) = (lines_of(&old.content), lines_of(&new.content));
+    let (a, b) = (&a[from.lines.clone()], &b[to.lines.clone()]);
+    let region = Region {
+        path: new_path,
+        old,
+        new,
+        old_lines: from.lines.clone(),
+        new_start: to.lines.start,
+    };
+    let (first, last) = (edit.from - from.lines.start, edit.to - from.lines.start);
+    let mut note = Vec::new();
+    if old_path != new_path {
+        note.push(format!(
+            "`{}` went from {old_path} to {new_path}",
+            from.name
+        ));
+    } else if overtaken(old, from, new, to) {
+        note.push(format!("`{}` moved within the file", from.name));
+    }
+    if from.name != to.name {
+        note.push(format!("`{}` is `{}` now", from.name, to.name));
+    }
+    let moved = !note.is_empty();
+    let torn = match Alignment::of(a, b).landing(first, last) {
+        Landing::At(at) => {
+            let mut placed = region.placed(edit, to.lines.start + at, Some(from), None);
+            placed.anchor = to.name.clone();
+            if moved {
+                placed.verdict = HookVerdict::Moved;
+                placed.note = note.join("; ");
+            }
+            return Ok(placed);
+        }
+        Landing::Ambiguous => {
+            return Err(format!(
+                "its surroundings occur more than once in {}",
+                to.name
+            ));
+        }
+        Landing::Torn { above, below } => torn_in(above, below, &to.name),
+    };
+    let Landing::At(at) = Alignment::of(&trimmed(a), &trimmed(b)).landing(first, last) else {
+        return Err(torn);
+    };
+    let at = to.lines.start + at;
+    let Some(edit) = region.reindented(edit, at) else {
+        return Err(torn);
+    };
+    note.push(OTHER_BLANKS.to_owned());
+    let mut placed = region.merged(edit, at, &note.join("; "));
+    placed.anchor = to.name.clone();
+    if moved {
+        placed.verdict = HookVerdict::Moved;
+    }
+    Ok(placed)
+}
+
+/// Two stretches of lines that are compared.
+struct Region<'a> {
+    path: &'a RelPath,
+    old: &'a Source,
+    new: &'a Source,
+    old_lines: std::ops::Range<usize>,
+    new_start: usize,
+}
+
+impl Region<'_> {
+    /// `edit` at the new line `at`, with the verdict that the lines around it give.
+    fn placed(
+        &self,
+        edit: &Edit,
+        at: usize,
+        anchor: Option<&Anchor>,
+        renamed: Option<String>,
+    ) -> Placed {
+        let (old, new) = (lines_of(&self.old.content), lines_of(&self.new.content));
+        let len = edit.to - edit.from;
+        let alike = |old: &[&[u8]], new: &[&[u8]]| old == new;
+        let before = alike(
+            &old[edit.from.saturating_sub(CONTEXT)..edit.from],
+            &new[at.saturating_sub(CONTEXT)..at],
+        );
+        let end = |lines: &[&[u8]], at: usize| (at + len + CONTEXT).min(lines.len());
+        let behind = alike(
+            &old[edit.to..end(&old, edit.from)],
+            &new[at + len..end(&new, at)],
+        );
+        let verdict = match (&renamed, before && behind) {
+            (Some(_), _) => HookVerdict::Moved,
+            (None, true) if at == edit.from => HookVerdict::Clean,
+            (None, true) => HookVerdict::Shifted,
+            (None, false) => HookVerdict::Merged,
+        };
+        Placed {
+            file: self.path.clone(),
+            verdict,
+            anchor: self
+                .new
+                .around(at)
+                .map_or_else(|| title(anchor, edit), |anchor| anchor.name.clone()),
+            note: renamed.unwrap_or_default(),
+            edit: Edit {
+                from: at,
+                to: at + len,
+                ..edit.clone()
+            },
+        }
+    }
+
+    fn merged(&self, edit: Edit, at: usize, note: &str) -> Placed {
+        Placed {
+            file: self.path.clone(),
+            verdict: HookVerdict::Merged,
+            note: note.to_owned(),
+            anchor: self
+                .new
+                .around(at)
+                .map_or_else(String::new, |anchor| anchor.name.clone()),
+            edit,
+        }
+    }
+
+    /// `edit` at `at` with the indentation that the lines around it have there; none where they
+    /// do not agree, or where lines would be replaced that are not the same.
+    fn reindented(&self, edit: &Edit, at: usize) -> Option<Edit> {
+        if edit.to != edit.from {
+            return None;
+        }
+        let (old, new) = (lines_of(&self.old.content), lines_of(&self.new.content));
+        let above = edit
+            .from
+            .checked_sub(1)
+            .filter(|line| self.old_lines.contains(line));
+        let below = Some(edit.from).filter(|line| self.old_lines.contains(line));
+        let mut change = None;
+        let pairs = [
+            above.zip(at.checked_sub(1).filter(|line| *line >= self.new_start)),
+            below.zip(Some(at)),
+        ];
+        for (a, b) in pairs.into_iter().flatten() {
+            let (a, b) = (old.get(a)?, new.get(b)?);
+            if a.trim_ascii().is_empty() {
+                continue;
+            }
+            let (from, to) = (indent(a), indent(b));
+            if a.trim_ascii() != b.trim_ascii() {
+                return None;
+            }
+            let (from, to) = strip_common(from, to);
+            let (from, to) = ((from, is_dos(a)), (to, is_dos(b)));
+            match &change {
+                None => change = Some((from, to)),
+                Some(known) if *known == (from, to) => {}
+                Some(_) => return None,
+            }
+        }
+        let ((from, was_dos), (to, dos)) = change?;
+        let mut text = Vec::new();
+        for line in lines_of(&edit.text) {
+            let (mut line, blank) = (line, line.trim_ascii().is_empty());
+            if was_dos != dos {
+                line = line.trim_ascii_end();
+            }
+            if !blank {
+                text.extend_from_slice(to);
+                line = line.strip_prefix(from)?;
+            }
+            text.extend_from_slice(line);
+            if was_dos != dos {
+                text.extend_from_slice(if dos { b"\r\n" } else { b"\n" });
+            }
+        }
+        Some(Edit {
+            from: at,
+            to: at,
+            text,
+            heading: edit.heading.clone(),
+        })
+    }
+}
+
+/// Whether the place at the new line `at` lies in the function that the old one lay in. `Ok(Some)`
+/// says that it was renamed.
+fn same_around(
+    old: &Source,
+    new: &Source,
+    anchor: Option<&Anchor>,
+    at: usize,
+) -> Result<Option<String>, String> {
+    match (anchor, new.around(at)) {
+        (None, None) => Ok(None),
+        (Some(a), Some(b)) if a.name == b.name => Ok(None),
+        (Some(a), Some(b))
+            if new.named(&a.name).next().is_none() && old.named(&b.name).next().is_none() =>
+        {
+            Ok(Some(format!("`{}` is `{}` now", a.name, b.name)))
+        }
+        (Some(a), Some(b)) => Err(format!(
+            "the lines around it stand in `{}`, not in `{}`",
+            b.name, a.name
+        )),
+        (Some(a), None) => Err(format!(
+            "the lines around it no longer stand in `{}`",
+            a.name
+        )),
+        (None, Some(b)) => Err(format!("the lines around it stand in `{}` now", b.name)),
+    }
+}
+
+/// Whether something that stood before `from` now stands behind `to`, or the other way round.
+fn overtaken(old: &Source, from: &Anchor, new: &Source, to: &Anchor) -> bool {
+    old.anchors.iter().any(|other| {
+        if other.name == from.name || old.named(&other.name).count() != 1 {
+            return false;
+        }
+        let mut same = new.named(&other.name);
+        let (Some(there), None) = (same.next(), same.next()) else {
+            return false;
+        };
+        let apart =
+            |a: &Anchor, b: &Anchor| a.lines.end <= b.lines.start || b.lines.end <= a.lines.start;
+        apart(other, from)
+            && apart(there, to)
+            && (other.lines.start < from.lines.start) != (there.lines.start < to.lines.start)
+    })
+}
+
+fn title(anchor: Option<&Anchor>, edit: &Edit) -> String {
+    anchor.map_or_else(|| edit.heading.clone(), |anchor| anchor.name.clone())
+}
+
+fn torn(above: Option<usize>, below: Option<usize>) -> String {
+    match (above, below) {
+        (None, None) => "the lines around it changed or are gone".to_owned(),
+        (Some(line), None) => format!(
+            "the line below it changed or is gone; the one above stands at line {}",
+            line + 1
+        ),
+        (None, Some(line)) => format!(
+            "the line above it changed or is gone; the one below stands at line {}",
+            line + 1
+        ),
+        (Some(above), Some(below)) => format!(
+            "the lines above and below it are apart: {} and {}",
+            above + 1,
+            below + 1
+        ),
+    }
+}
+
+fn torn_in(above: Option<usize>, below: Option<usize>, name: &str) -> String {
+    let what = match (above, below) {
+        (None, None) => "the lines around it changed or are gone",
+        (Some(_), None) => "the line below it changed or is gone",
+        (None, Some(_)) => "the line above it changed or is gone",
+        (Some(_), Some(_)) => "there is something between the lines above and below it",
+    };
+    format!("in `{name}` {what}")
+}
+
+pub(super) fn trimmed<'a>(lines: &[&'a [u8]]) -> Vec<&'a [u8]> {
+    lines.iter().map(|line| line.trim_ascii()).collect()
+}
+
+fn is_dos(line: &[u8]) -> bool {
+    line.ends_with(b"\r\n")
+}
+
+fn indent(line: &[u8]) -> &[u8] {
+    let end = line
+        .iter()
+        .position(|byte| !matches!(byte, b' ' | b'\t'))
+        .unwrap_or(line.len());
+    &line[..end]
+}
+
+/// Two indentations without what they begin with in common.
+fn strip_common<'a>(from: &'a [u8], to: &'a [u8]) -> (&'a [u8], &'a [u8]) {
+    let common = from.iter().zip(to).take_while(|(a, b)| a == b).count();
+    (&from[common..], &to[common..])
+}
