@@ -185,6 +185,7 @@ fn patch(text: &mut String, report: &PatchReport, width: usize) {
                 text.push_str(&format!("  {what}\n"));
             }
         }
+        PatchVerdict::Blocked { by } => text.push_str(&format!("  it requires {by}\n")),
         PatchVerdict::Overlay { reason } => text.push_str(&format!("  {reason}\n")),
         PatchVerdict::Hooks { .. } | PatchVerdict::Skipped => {}
     }

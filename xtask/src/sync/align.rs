@@ -10,6 +10,9 @@ use similar::{Algorithm, DiffTag, capture_diff_slices};
 /// For each old line its new one, where it has one.
 type Opinion = Vec<Option<usize>>;
 
+/// Of more lines in a row that all differ, none is the same line edited.
+const EDITED: usize = 3;
+
 /// Two contents, line by line.
 pub struct Alignment {
     opinions: [Opinion; 3],
@@ -69,6 +72,36 @@ impl Alignment {
                 below: self.agreed(to),
             },
             _ => Landing::Ambiguous,
+        }
+    }
+
+    /// Where an insertion before the old line `at` belongs if the line on one side of it is there
+    /// and the one on the other side was only edited: one of as few lines, at the same place
+    /// between two that are there. `alike` tells whether an old and a new line are one, edited.
+    pub fn beside_an_edit(&self, at: usize, alike: impl Fn(usize, usize) -> bool) -> Option<usize> {
+        let above = at.checked_sub(1).and_then(|line| self.agreed(line));
+        let below = self.agreed(at);
+        match (above, below) {
+            (Some(above), None) => {
+                let place = above + 1;
+                let reach = (at..self.old_len.min(at + EDITED))
+                    .find_map(|line| Some((line - at, self.agreed(line)?)));
+                let (count, next) = reach.unwrap_or((self.old_len - at, self.new_len));
+                (count <= EDITED && next == place + count && alike(at, place)).then_some(place)
+            }
+            (None, Some(place)) => {
+                let reach = (0..at)
+                    .rev()
+                    .take(EDITED)
+                    .find_map(|line| Some((at - 1 - line, self.agreed(line)? + 1)));
+                let (count, next) = reach.unwrap_or((at, 0));
+                let there = at.checked_sub(1).zip(place.checked_sub(1));
+                (count <= EDITED
+                    && next + count == place
+                    && there.is_some_and(|(old, new)| alike(old, new)))
+                .then_some(place)
+            }
+            _ => None,
         }
     }
 
@@ -150,6 +183,25 @@ mod tests {
             }
         );
         assert_eq!(torn.landing(1, 1), Landing::At(1));
+    }
+
+    #[test]
+    fn an_edited_neighbour_is_told_from_a_removed_one() {
+        let edited = align("a b c d", "a b x d");
+        assert_eq!(
+            edited.beside_an_edit(2, |old, new| (old, new) == (2, 2)),
+            Some(2)
+        );
+        assert_eq!(
+            edited.beside_an_edit(3, |old, new| (old, new) == (2, 2)),
+            Some(3)
+        );
+        assert_eq!(edited.beside_an_edit(2, |_, _| false), None);
+        let removed = align("a b c d", "a b d");
+        assert_eq!(removed.beside_an_edit(2, |_, _| true), None);
+        assert_eq!(removed.beside_an_edit(3, |_, _| true), None);
+        let more = align("a b c d", "a b x y d");
+        assert_eq!(more.beside_an_edit(2, |_, _| true), None);
     }
 
     /// One of two equal blocks went: which one, nobody can say.

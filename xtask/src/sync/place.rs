@@ -27,6 +27,13 @@ const CONTEXT: usize = 3;
 /// What is said of a place that only differs in them.
 const OTHER_BLANKS: &str = "the lines around it are indented or end otherwise";
 
+/// What is said of a place beside an edited line.
+const EDITED_BESIDE: &str = "a line beside it was edited";
+
+/// How alike two lines must be to be one, edited: the share of their bytes that are in both, in
+/// order.
+const SAME_LINE: f32 = 0.5;
+
 /// A hook with a place in the new base.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
@@ -155,10 +162,19 @@ fn in_file(
     let mut reason = match exact.landing(edit.from, edit.to) {
         Landing::At(at) => match same_around(&pair.old, new, anchor, at) {
             Ok(renamed) => return Ok(whole.placed(edit, at, anchor, renamed)),
-            Err(reason) => reason,
+            Err(reason) => match whole.relocated(edit, at, anchor) {
+                Some(note) => return Ok(whole.placed(edit, at, anchor, Some(note))),
+                None => reason,
+            },
         },
         Landing::Ambiguous => "its surroundings occur more than once".to_owned(),
-        Landing::Torn { above, below } => torn(above, below),
+        Landing::Torn { above, below } => match whole.beside_an_edit(exact, edit) {
+            Some(at) if same_around(&pair.old, new, anchor, at) == Ok(None) => {
+                let edit = whole.at(edit, at);
+                return Ok(whole.merged(edit, at, EDITED_BESIDE));
+            }
+            _ => torn(above, below),
+        },
     };
     let Some(anchor) = anchor else {
         // Outside of any function only the file as a whole can tell.
@@ -189,6 +205,15 @@ fn in_file(
                 anchor.name
             );
         }
+    }
+    // Taken out into a function of its own, or put into another one, and indented otherwise.
+    if let Landing::At(at) = loose.landing(edit.from, edit.to)
+        && let Some(note) = whole.relocated(edit, at, Some(anchor))
+        && let Some(edit) = whole.reindented(edit, at)
+    {
+        let mut placed = whole.merged(edit, at, &format!("{note}; {OTHER_BLANKS}"));
+        placed.verdict = HookVerdict::Moved;
+        return Ok(placed);
     }
     Err(reason)
 }
@@ -227,7 +252,8 @@ pub(super) fn in_anchor(
         note.push(format!("`{}` is `{}` now", from.name, to.name));
     }
     let moved = !note.is_empty();
-    let torn = match Alignment::of(a, b).landing(first, last) {
+    let alignment = Alignment::of(a, b);
+    let torn = match alignment.landing(first, last) {
         Landing::At(at) => {
             let mut placed = region.placed(edit, to.lines.start + at, Some(from), None);
             placed.anchor = to.name.clone();
@@ -243,7 +269,19 @@ pub(super) fn in_anchor(
                 to.name
             ));
         }
-        Landing::Torn { above, below } => torn_in(above, below, &to.name),
+        Landing::Torn { above, below } => match region.beside_an_edit(&alignment, edit) {
+            Some(at) => {
+                note.push(EDITED_BESIDE.to_owned());
+                let edit = region.at(edit, at);
+                let mut placed = region.merged(edit, at, &note.join("; "));
+                placed.anchor = to.name.clone();
+                if moved {
+                    placed.verdict = HookVerdict::Moved;
+                }
+                return Ok(placed);
+            }
+            None => torn_in(above, below, &to.name),
+        },
     };
     let Landing::At(at) = Alignment::of(&trimmed(a), &trimmed(b)).landing(first, last) else {
         return Err(torn);
@@ -310,6 +348,65 @@ impl Region<'_> {
                 to: at + len,
                 ..edit.clone()
             },
+        }
+    }
+
+    /// Says that the lines around the place went from one function into another: one of the two
+    /// is only on one side, and these lines, blanks aside, are there once in each file.
+    fn relocated(&self, edit: &Edit, at: usize, anchor: Option<&Anchor>) -> Option<String> {
+        let (from, to) = (anchor?, self.new.around(at)?);
+        let fresh = self.old.named(&to.name).next().is_none();
+        let gone = self.new.named(&from.name).next().is_none();
+        if from.name == to.name || !(fresh || gone) {
+            return None;
+        }
+        let (old, new) = (lines_of(&self.old.content), lines_of(&self.new.content));
+        let window = |lines: &[&[u8]], at: usize| -> Option<Vec<Vec<u8>>> {
+            let first = at.checked_sub(CONTEXT)?;
+            let lines = lines.get(first..at + (edit.to - edit.from) + CONTEXT)?;
+            Some(
+                lines
+                    .iter()
+                    .map(|line| line.trim_ascii().to_vec())
+                    .collect(),
+            )
+        };
+        let there = window(&old, edit.from)?;
+        let once = |lines: &[&[u8]]| {
+            let lines = trimmed(lines);
+            let same = |part: &[&[u8]]| part.iter().zip(&there).all(|(a, b)| a == b);
+            lines.windows(there.len()).filter(|part| same(part)).count() == 1
+        };
+        let same = window(&new, at)? == there;
+        (same && once(&old) && once(&new)).then(|| {
+            format!(
+                "the lines around it went from `{}` into `{}`",
+                from.name, to.name
+            )
+        })
+    }
+
+    /// The new line before which an insertion belongs whose neighbour on one side was edited.
+    fn beside_an_edit(&self, alignment: &Alignment, edit: &Edit) -> Option<usize> {
+        if edit.from != edit.to {
+            return None;
+        }
+        let (old, new) = (lines_of(&self.old.content), lines_of(&self.new.content));
+        let alike = |a: usize, b: usize| {
+            let (a, b) = (old[self.old_lines.start + a], new[self.new_start + b]);
+            let (a, b) = (a.trim_ascii(), b.trim_ascii());
+            !a.is_empty() && !b.is_empty() && likeness(a, b) >= SAME_LINE
+        };
+        let at = alignment.beside_an_edit(edit.from - self.old_lines.start, alike)?;
+        Some(self.new_start + at)
+    }
+
+    /// `edit` at another line.
+    fn at(&self, edit: &Edit, at: usize) -> Edit {
+        Edit {
+            from: at,
+            to: at + (edit.to - edit.from),
+            ..edit.clone()
         }
     }
 
@@ -466,6 +563,14 @@ fn torn_in(above: Option<usize>, below: Option<usize>, name: &str) -> String {
 
 pub(super) fn trimmed<'a>(lines: &[&'a [u8]]) -> Vec<&'a [u8]> {
     lines.iter().map(|line| line.trim_ascii()).collect()
+}
+
+fn likeness(a: &[u8], b: &[u8]) -> f32 {
+    similar::TextDiff::from_chars(
+        &String::from_utf8_lossy(a).into_owned(),
+        &String::from_utf8_lossy(b).into_owned(),
+    )
+    .ratio()
 }
 
 fn is_dos(line: &[u8]) -> bool {

@@ -349,17 +349,8 @@ impl Porter<'_> {
         solved: bool,
     ) -> Result<PatchVerdict> {
         let retire = self.decisions.retire.contains(patch.id());
-        if let (Some(needed), false) = (needs, retire) {
-            for report in reports.iter_mut() {
-                report.verdict = HookVerdict::Blocked;
-                report.blocked_by = Some(needed.clone());
-                if report.note.is_empty() {
-                    report.note = format!("the patch requires `{needed}`");
-                }
-            }
-            return Ok(PatchVerdict::Hooks {
-                worst: HookVerdict::Blocked,
-            });
+        if let (Some(by), false) = (needs, retire) {
+            return Ok(PatchVerdict::Blocked { by });
         }
         let keep = self.decisions.keep.contains(patch.id());
         if !keep {

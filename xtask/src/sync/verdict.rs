@@ -121,6 +121,11 @@ pub enum PatchVerdict {
         /// What stands in the way.
         reason: String,
     },
+    /// A patch that it requires is not in the new series yet, or left out of it.
+    Blocked {
+        /// That patch.
+        by: String,
+    },
     /// It was left out on request.
     Skipped,
     /// It was retired on request.
@@ -136,7 +141,9 @@ impl PatchVerdict {
         match self {
             PatchVerdict::Hooks { worst } => worst.is_automatic(),
             PatchVerdict::Skipped | PatchVerdict::Retired { .. } => true,
-            PatchVerdict::Upstreamed { .. } | PatchVerdict::Overlay { .. } => false,
+            PatchVerdict::Upstreamed { .. }
+            | PatchVerdict::Overlay { .. }
+            | PatchVerdict::Blocked { .. } => false,
         }
     }
 
@@ -147,6 +154,7 @@ impl PatchVerdict {
             PatchVerdict::Upstreamed { wholly: true, .. } => "upstreamed",
             PatchVerdict::Upstreamed { wholly: false, .. } => "upstreamed in part",
             PatchVerdict::Overlay { .. } => "conflict",
+            PatchVerdict::Blocked { .. } => "blocked",
             PatchVerdict::Skipped => "skipped",
             PatchVerdict::Retired { .. } => "retired",
         }

@@ -383,7 +383,7 @@ fn a_conflict_blocks_what_stands_on_it_and_nothing_else() {
     let port = two.port();
     assert_eq!(verdicts(&port), [Conflict, Blocked, Shifted]);
     assert_eq!(port.reports[1].hooks[0].blocked_by.as_deref(), Some("one"));
-    assert_eq!(port.reports[3].verdict.word(), "blocked");
+    assert!(matches!(&port.reports[3].verdict, PatchVerdict::Blocked { by } if by == "one"));
     assert_eq!(port.conflict.unwrap().patch, "one");
 }
 
@@ -411,4 +411,44 @@ fn port_words(port: &Port) -> Vec<&'static str> {
         .iter()
         .map(|report| report.verdict.word())
         .collect()
+}
+
+/// A part of a function becomes a function of its own, and the other way round.
+#[test]
+fn lines_that_go_into_another_function_take_their_hook_along() {
+    let part = "    open(s);\n    prepare(sum);\n    check(s);\n    close(s);\n    tell(s);\n";
+    let whole = format!("int f(int s) {{\n    first();\n{part}    last();\n}}\n");
+    let split = format!(
+        "static void part(int s) {{\n{part}}}\n\nint f(int s) {{\n    first();\n    part(s);\n    last();\n}}\n"
+    );
+    for (old, new, note) in [
+        (&whole, &split, "from `f` into `part`"),
+        (&split, &whole, "from `part` into `f`"),
+    ] {
+        let old = old.replace("open(s);\n", "open(s);\n    ready(s);\n");
+        let new = new.replace("open(s);\n", "open(s);\n    ready(s);\n");
+        let (two, port) = one(&old, &new);
+        let hook = &port.reports[0].hooks[0];
+        assert_eq!(hook.verdict, Moved, "{hook:?}");
+        assert!(hook.note.contains(note), "{}", hook.note);
+        assert!(
+            two.file(&port, "a.c")
+                .contains("prepare(sum);\n    hook();")
+        );
+        // Indented otherwise on the way.
+        let deep = new.replace(
+            "    prepare(sum);\n    check(s);\n",
+            "        prepare(sum);\n        check(s);\n",
+        );
+        let (two, port) = one(&old, &deep);
+        assert_eq!(verdicts(&port), [Moved]);
+        assert!(
+            two.file(&port, "a.c")
+                .contains("        prepare(sum);\n        hook();")
+        );
+    }
+    // Where such lines occur twice nobody can say which are meant.
+    let twice = format!("{split}static void more(int s) {{\n{part}}}\n");
+    let (_, port) = one(&whole, &twice);
+    assert_eq!(verdicts(&port), [Conflict]);
 }
