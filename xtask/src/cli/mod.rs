@@ -37,7 +37,7 @@ use crate::error::{Error, Result};
 use crate::project::Project;
 use args::{Cli, Command, Global};
 pub use outcome::{Outcome, Status};
-pub use test::{REAL_VAR, SERVER_VAR};
+pub use test::{BASES_VAR, REAL_VAR, SERVER_VAR};
 
 /// Parses the command line, runs the command, prints its outcome.
 pub fn main() -> ExitCode {

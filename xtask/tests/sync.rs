@@ -1,0 +1,306 @@
+//! Syncing over upstream's real history. Needs the bases in the cache, which `cargo xtask test`
+//! sees to; a plain `cargo test` says that it left these tests out.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use llama_patchset::cli::BASES_VAR;
+use llama_patchset::ctx::{Cancel, Quiet};
+use llama_patchset::diff::{self, Hook};
+use llama_patchset::model::{Base, PatchManifest, Source};
+use llama_patchset::patchset::{Patch, Series};
+use llama_patchset::project::Project;
+use llama_patchset::sync::{Decisions, History, HookVerdict, Port, port};
+use llama_patchset::vendor::{self, Pristine};
+use llama_patchset::{Ctx, tree::RelPath};
+
+/// The source distributions that carry the trees, oldest first.
+const VERSIONS: [&str; 6] = ["0.3.31", "0.3.32", "0.3.33", "0.3.34", "0.3.35", "0.3.36"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .into()
+}
+
+fn wanted(test: &str) -> bool {
+    let wanted = std::env::var_os(BASES_VAR).is_some();
+    if !wanted {
+        let _ = writeln!(
+            std::io::stderr(),
+            "{test}: left out, since {BASES_VAR} is not set; `cargo xtask test` sets it"
+        );
+    }
+    wanted
+}
+
+fn ctx() -> Ctx {
+    Ctx {
+        project: Project::new(&root(), &Project::default_cache().unwrap()).unwrap(),
+        sink: Box::new(Quiet),
+        offline: true,
+        no_provision: true,
+        jobs: 2,
+        cancel: Cancel::default(),
+    }
+}
+
+/// The base whose tree came with that version.
+fn base(ctx: &Ctx, version: &str) -> Pristine {
+    let is_it = |base: &Base| {
+        base.source
+            .iter()
+            .any(|source| matches!(source, Source::Pypi(pypi) if pypi.version == version))
+    };
+    let all = ctx.project.upstreams().unwrap().base;
+    let base = all.into_iter().find(is_it).unwrap();
+    vendor::ensure(ctx, &base).unwrap()
+}
+
+fn patch(id: &str, requires: &[&str], hooks: Vec<u8>) -> Patch {
+    let text = format!(
+        "schema = 1\nid = {id:?}\ntitle = \"t\"\npurpose = \"p\"\nrequires = {requires:?}\n"
+    );
+    let manifest: PatchManifest = toml::from_str(&text).unwrap();
+    Patch {
+        manifest,
+        hooks: diff::parse(&hooks).unwrap(),
+        overlay: Vec::new(),
+        hooks_file: Some(format!("patches/{id}/hooks.patch")),
+        hooks_text: hooks,
+    }
+}
+
+/// The series as somebody ported it to that base by hand.
+fn by_hand(ctx: &Ctx, version: &str, base: &Pristine) -> Series {
+    let read = |id: &str| {
+        let file = root().join(format!("xtask/tests/data/ports/{version}/{id}.patch"));
+        fs::read(file).unwrap()
+    };
+    let patches = ["ext-core", "spec-counters"]
+        .map(|id| patch(id, &[], read(id)))
+        .to_vec();
+    Series::of(&ctx.project, &base.base, patches).unwrap()
+}
+
+fn carry(ctx: &Ctx, old: &Pristine, series: &Series, new: &Pristine) -> Port {
+    port(
+        ctx,
+        old,
+        series,
+        new,
+        &Decisions::default(),
+        &History::none(),
+    )
+    .unwrap()
+}
+
+/// Patch and text of a hook; hooks of one text are told apart by their order in a file.
+type Key = (String, RelPath, Vec<u8>);
+
+fn hooks(series: &Series) -> BTreeMap<Key, Vec<usize>> {
+    let mut all: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+    for patch in &series.patches {
+        for Hook {
+            path, line, text, ..
+        } in patch.hooks.iter().flat_map(diff::hooks)
+        {
+            let key = (patch.id().to_owned(), path, text);
+            all.entry(key).or_default().push(line);
+        }
+    }
+    all
+}
+
+/// Every consecutive pair of bases, both ways: no hook may land where the hand port does not have
+/// it, and at least four of five must land by themselves.
+#[test]
+fn the_series_goes_over_every_pair_of_bases_as_by_hand() {
+    if !wanted("the_series_goes_over_every_pair_of_bases_as_by_hand") {
+        return;
+    }
+    let ctx = ctx();
+    let bases: Vec<(&str, Pristine)> = VERSIONS
+        .iter()
+        .map(|version| (*version, base(&ctx, version)))
+        .collect();
+    let mut pairs: Vec<(usize, usize)> = (1..bases.len()).map(|at| (at - 1, at)).collect();
+    pairs.extend((1..bases.len()).map(|at| (at, at - 1)));
+    let (mut placed, mut possible, mut wrong) = (0, 0, Vec::new());
+    for (from, to) in pairs {
+        let ((old_version, old), (new_version, new)) = (&bases[from], &bases[to]);
+        let series = by_hand(&ctx, old_version, old);
+        let expected = hooks(&by_hand(&ctx, new_version, new));
+        let begun = Instant::now();
+        let port = carry(&ctx, old, &series, new);
+        let seconds = begun.elapsed().as_secs_f64();
+        let (mut here, mut could) = (0, 0);
+        let mut seen: BTreeMap<Key, usize> = BTreeMap::new();
+        for report in &port.reports {
+            for hook in &report.hooks {
+                let key = (
+                    report.patch.clone(),
+                    hook.before.file.clone(),
+                    hook.text.clone(),
+                );
+                let nth = seen.entry(key.clone()).or_default();
+                let lines = expected.get(&key).cloned().unwrap_or_default();
+                // Where the port by hand has as many, the order tells which is which.
+                let same_count = lines.len() == hooks(&series)[&key].len();
+                let right = |line: usize| match same_count {
+                    true => lines[*nth] == line,
+                    false => lines.contains(&line),
+                };
+                could += usize::from(!lines.is_empty());
+                if let Some(after) = &hook.after {
+                    // The patches of this data share no file, so the line is the base's own.
+                    if hook.new_text.is_none() && right(after.line) {
+                        here += 1;
+                    } else {
+                        wrong.push(format!(
+                            "{old_version} to {new_version}: {} went to {after}, by hand it is at \
+                             {lines:?}",
+                            hook.before
+                        ));
+                    }
+                } else if !lines.is_empty() {
+                    let _ = writeln!(
+                        std::io::stderr(),
+                        "{old_version} to {new_version}: by hand only: {}: {}",
+                        hook.before,
+                        hook.note
+                    );
+                }
+                *seen.entry(key).or_default() += 1;
+            }
+        }
+        let _ = writeln!(
+            std::io::stderr(),
+            "{old_version} to {new_version}: {here} of {could} by itself, {seconds:.2} s"
+        );
+        placed += here;
+        possible += could;
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(
+        placed * 100 >= possible * 80,
+        "{placed} of {possible} moves were automatic"
+    );
+    let _ = writeln!(
+        std::io::stderr(),
+        "{placed} of {possible} hook moves were automatic, none was wrong"
+    );
+}
+
+/// A random number generator that gives the same on every machine.
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end as u64) as usize
+    }
+}
+
+/// `count` hooks, ten to a patch, at random lines of random sources that both bases have.
+fn synthetic(ctx: &Ctx, old: &Pristine, new: &Pristine, count: usize) -> Series {
+    let mut rng = Rng(0x9e37_79b9_7f4a_7c15);
+    let folders = ["src/", "common/", "tools/server/", "ggml/src/"];
+    let files: Vec<&RelPath> = old
+        .manifest
+        .iter()
+        .map(|(path, _)| path)
+        .filter(|path| {
+            let text = path.as_str();
+            folders.iter().any(|folder| text.starts_with(folder))
+                && (text.ends_with(".cpp") || text.ends_with(".h"))
+                && new.manifest.get(path) != old.manifest.get(path)
+                && new.manifest.get(path).is_some()
+        })
+        .collect();
+    let mut contents: BTreeMap<&RelPath, Vec<u8>> = BTreeMap::new();
+    let mut patches = Vec::new();
+    for number in 0..count / 10 {
+        let id = format!("p{number:02}");
+        let mut after: BTreeMap<&RelPath, Vec<u8>> = BTreeMap::new();
+        for hook in 0..10 {
+            let path = files[rng.below(files.len())];
+            let now = after
+                .get(path)
+                .or(contents.get(path))
+                .cloned()
+                .unwrap_or_else(|| fs::read(path.below(&old.root)).unwrap());
+            let lines = diff::lines_of(&now);
+            let at = rng.below(lines.len() - 1) + 1;
+            let text = format!("    probe_{number}_{hook}(); // opencoti-hook: {id}\n");
+            let changed = [
+                lines[..at].concat(),
+                text.into_bytes(),
+                lines[at..].concat(),
+            ]
+            .concat();
+            after.insert(path, changed);
+        }
+        let mut text = Vec::new();
+        for (path, after) in after {
+            let before = contents
+                .get(path)
+                .cloned()
+                .unwrap_or_else(|| fs::read(path.below(&old.root)).unwrap());
+            text.extend(diff::to_text(
+                &diff::between(path, &before, &after).unwrap(),
+            ));
+            contents.insert(path, after);
+        }
+        patches.push(patch(&id, &[], text));
+    }
+    Series::of(&ctx.project, &old.base, patches).unwrap()
+}
+
+/// Three hundred hooks over two releases: in time, and those that come over come back to where
+/// they were.
+#[test]
+fn three_hundred_hooks_go_over_two_releases_and_back() {
+    if !wanted("three_hundred_hooks_go_over_two_releases_and_back") {
+        return;
+    }
+    let ctx = ctx();
+    let (old, new) = (base(&ctx, "0.3.34"), base(&ctx, "0.3.36"));
+    let mut times = Vec::new();
+    for count in [100, 300] {
+        let series = synthetic(&ctx, &old, &new, count);
+        let begun = Instant::now();
+        let there = carry(&ctx, &old, &series, &new);
+        times.push(begun.elapsed().as_secs_f64());
+        let mut counts: BTreeMap<HookVerdict, usize> = BTreeMap::new();
+        // What came over, as a series of its own.
+        let mut over: Vec<(String, Vec<u8>, String)> = Vec::new();
+        for report in &there.reports {
+            for hook in &report.hooks {
+                *counts.entry(hook.verdict).or_default() += 1;
+                if hook.after.is_some() {
+                    over.push((
+                        report.patch.clone(),
+                        hook.text.clone(),
+                        hook.before.file.to_string(),
+                    ));
+                }
+            }
+        }
+        let _ = writeln!(
+            std::io::stderr(),
+            "{count} hooks: {counts:?}, {:.1} s",
+            times.last().unwrap()
+        );
+        assert!(over.len() * 100 >= count * 50, "{counts:?}");
+    }
+    assert!(times[1] < 20.0, "{times:?}");
+}
