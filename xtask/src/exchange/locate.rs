@@ -1,0 +1,470 @@
+//! Where a hunk sits: at its line, or at the one place that cannot be another.
+//!
+//! A hunk that is not at its line may be moved only where all of this holds: it has context before
+//! its first change and, unless it stands at the file's end, behind its last one; all its old lines,
+//! to the byte, occur at exactly one place of the whole file; and the nearest heading above that
+//! place is the one that the hunk names. Two functions with the same body are then told apart by
+//! their heads, and what cannot be told apart is refused.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::diff::{Hunk, Line, Mismatch, apply_hunks, lines_of};
+use crate::tree::RelPath;
+
+/// Comparisons of lines after which a search is given up: only made-up files need more.
+const BUDGET: usize = 20_000_000;
+
+/// Most places that a message lists.
+const SHOWN: usize = 10;
+
+/// A hunk that was moved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Offset {
+    /// The file.
+    pub file: RelPath,
+    /// Number of the hunk in its file, from 1.
+    pub hunk: usize,
+    /// The line that it names, from 1.
+    pub old_line: usize,
+    /// The line at which it sits, from 1.
+    pub new_line: usize,
+    /// The heading that both places stand below.
+    pub heading: String,
+}
+
+/// What became of the hunks of one file.
+#[derive(Debug)]
+pub(super) struct Placed {
+    /// The content with the hunks applied.
+    pub(super) content: Vec<u8>,
+    /// Hunks that were moved.
+    pub(super) offsets: Vec<Offset>,
+    /// What a person should look at.
+    pub(super) remarks: Vec<String>,
+}
+
+/// Why a hunk has no place.
+#[derive(Debug)]
+pub(super) enum Unplaced {
+    /// The hunks contradict each other or the file.
+    Mismatch(Box<Mismatch>),
+    /// There is no place that is beyond doubt.
+    Doubt {
+        hunk: usize,
+        heading: String,
+        line: usize,
+        reason: &'static str,
+        /// Places with all its old lines: line, and the heading above.
+        candidates: Vec<(usize, String)>,
+        /// The first line that is not as expected: its number, what the hunk has, what is there.
+        first: Option<(usize, String, String)>,
+    },
+}
+
+impl fmt::Display for Unplaced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unplaced::Mismatch(mismatch) => mismatch.fmt(f),
+            Unplaced::Doubt {
+                hunk,
+                heading,
+                line,
+                reason,
+                candidates,
+                first,
+            } => {
+                write!(f, "hunk {hunk}")?;
+                if !heading.is_empty() {
+                    write!(f, " (below `{heading}`)")?;
+                }
+                write!(f, ", line {line}: {reason}")?;
+                if let Some((line, expected, found)) = first {
+                    write!(f, "\n  expected at line {line}: {expected}\n  found:    {found}")?;
+                }
+                for (line, heading) in candidates.iter().take(SHOWN) {
+                    write!(f, "\n  its lines do occur at line {line}")?;
+                    match heading.as_str() {
+                        "" => f.write_str(", with no heading above")?,
+                        heading => write!(f, ", below `{heading}`")?,
+                    }
+                }
+                if candidates.len() > SHOWN {
+                    write!(f, "\n  and at {} more places", candidates.len() - SHOWN)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Applies `hunks` to `content`, each at its line or at the one place that is beyond doubt.
+pub(super) fn place(
+    path: &RelPath,
+    hunks: &[Hunk],
+    content: &[u8],
+) -> Result<Placed, Box<Unplaced>> {
+    let mut file = File::new(content);
+    let mut adjusted = Vec::with_capacity(hunks.len());
+    let (mut offsets, mut remarks) = (Vec::new(), Vec::new());
+    // Lines of the file that are used up, and lines of the new one that are made.
+    let (mut done, mut made) = (0usize, 0usize);
+    for (at, hunk) in hunks.iter().enumerate() {
+        let first = file.locate(hunk, at + 1, &mut remarks)?;
+        let stated = stated(hunk);
+        if first != stated {
+            if first < done {
+                return Err(doubt(
+                    hunk,
+                    at + 1,
+                    "its only place stands before the end of the hunk before it",
+                    file.with_headings(&[first]),
+                ));
+            }
+            offsets.push(Offset {
+                file: path.clone(),
+                hunk: at + 1,
+                old_line: stated + 1,
+                new_line: first + 1,
+                heading: hunk.heading_text(),
+            });
+        }
+        let start = |index: usize, len: usize| index + usize::from(len > 0);
+        let new_index = made + first.saturating_sub(done);
+        adjusted.push(Hunk {
+            old_start: start(first, hunk.old_len),
+            new_start: start(new_index, hunk.new_len),
+            ..hunk.clone()
+        });
+        done = first + hunk.old_len;
+        made = new_index + hunk.new_len;
+    }
+    // Where all is at its line, the numbers of the headers have to be right, too.
+    let used = if offsets.is_empty() { hunks } else { &adjusted };
+    match apply_hunks(used, content) {
+        Ok(content) => Ok(Placed {
+            content,
+            offsets,
+            remarks,
+        }),
+        Err(mismatch) => Err(Box::new(Unplaced::Mismatch(mismatch))),
+    }
+}
+
+/// Index of the first old line that the header names; of the line before which is inserted where
+/// there is no old line.
+fn stated(hunk: &Hunk) -> usize {
+    match hunk.old_len {
+        0 => hunk.old_start,
+        _ => hunk.old_start.saturating_sub(1),
+    }
+}
+
+fn doubt(
+    hunk: &Hunk,
+    number: usize,
+    reason: &'static str,
+    candidates: Vec<(usize, String)>,
+) -> Box<Unplaced> {
+    Box::new(Unplaced::Doubt {
+        hunk: number,
+        heading: hunk.heading_text(),
+        line: stated(hunk) + 1,
+        reason,
+        candidates,
+        first: None,
+    })
+}
+
+/// A file that is searched.
+struct File<'a> {
+    lines: Vec<&'a [u8]>,
+    /// Each line to where it stands; made when it is first needed.
+    index: Option<HashMap<&'a [u8], Vec<usize>>>,
+    budget: usize,
+}
+
+impl<'a> File<'a> {
+    fn new(content: &'a [u8]) -> Self {
+        File {
+            lines: lines_of(content),
+            index: None,
+            budget: BUDGET,
+        }
+    }
+
+    /// The index of the hunk's first old line.
+    fn locate(
+        &mut self,
+        hunk: &Hunk,
+        number: usize,
+        remarks: &mut Vec<String>,
+    ) -> Result<usize, Box<Unplaced>> {
+        let old: Vec<&[u8]> = hunk.lines.iter().filter_map(Line::old_side).collect();
+        let stated = stated(hunk);
+        if self.stands_at(&old, stated) {
+            if old.is_empty() || agrees(&hunk.heading, self.heading(stated)) {
+                return Ok(stated);
+            }
+            let places = self.occurrences(&old, hunk, number)?;
+            if places.len() > 1 {
+                let reason = "its lines stand there, but below another heading, and also elsewhere";
+                return Err(doubt(hunk, number, reason, self.with_headings(&places)));
+            }
+            if !hunk.heading.is_empty() {
+                remarks.push(format!(
+                    "hunk {number} names `{}`, and sits at its line {} below `{}`",
+                    hunk.heading_text(),
+                    stated + 1,
+                    shown(self.heading(stated)),
+                ));
+            }
+            return Ok(stated);
+        }
+        let places = match old.as_slice() {
+            [] => Vec::new(),
+            old => self.occurrences(old, hunk, number)?,
+        };
+        let listed = self.with_headings(&places);
+        let refuse = |reason| Err(doubt(hunk, number, reason, listed.clone()));
+        let is_context = |line: Option<&Line>| matches!(line, Some(Line::Context(_)));
+        match places.as_slice() {
+            [] => {
+                let mut refusal = doubt(hunk, number, "its lines are not in the file", Vec::new());
+                if let Unplaced::Doubt { first, .. } = &mut *refusal {
+                    *first = self.first_difference(&old, stated);
+                }
+                Err(refusal)
+            }
+            [_] if !is_context(hunk.lines.first()) => {
+                refuse("it has no context before its first change, and is not moved")
+            }
+            [place]
+                if !is_context(hunk.lines.last()) && place + old.len() != self.lines.len() =>
+            {
+                refuse("it has no context behind its last change, and is not moved")
+            }
+            [place] if agrees(&hunk.heading, self.heading(*place)) => Ok(*place),
+            [_] if hunk.heading.is_empty() => {
+                refuse("it names no heading that would confirm the only other place")
+            }
+            [_] => refuse("its lines are not there; the only other place is below another heading"),
+            _ => refuse("its lines are not there, and other places are alike"),
+        }
+    }
+
+    fn stands_at(&self, old: &[&[u8]], at: usize) -> bool {
+        at.checked_add(old.len())
+            .and_then(|end| self.lines.get(at..end))
+            .is_some_and(|there| there == old)
+    }
+
+    fn first_difference(&self, old: &[&[u8]], stated: usize) -> Option<(usize, String, String)> {
+        let at = (0..old.len()).find(|at| self.lines.get(stated + at) != Some(&old[*at]))?;
+        let found = self.lines.get(stated + at);
+        let found = found.map_or("(end of file)".to_owned(), |line| shown(line));
+        Some((stated + at + 1, shown(old[at]), found))
+    }
+
+    /// The last line before index `at` that looks like the head of something, as git's default
+    /// rule has it.
+    fn heading(&self, at: usize) -> &'a [u8] {
+        let is_head = |line: &&&[u8]| {
+            matches!(line.first(), Some(b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$'))
+        };
+        let above = &self.lines[..at.min(self.lines.len())];
+        above.iter().rev().find(is_head).copied().unwrap_or_default()
+    }
+
+    fn with_headings(&self, places: &[usize]) -> Vec<(usize, String)> {
+        let text = |at: &usize| (at + 1, shown(self.heading(*at)));
+        places.iter().map(text).collect()
+    }
+
+    /// Every place of the file with all of `old`, found by the rarest of its lines.
+    fn occurrences(
+        &mut self,
+        old: &[&[u8]],
+        hunk: &Hunk,
+        number: usize,
+    ) -> Result<Vec<usize>, Box<Unplaced>> {
+        let lines = &self.lines;
+        let index = self.index.get_or_insert_with(|| {
+            let mut index: HashMap<&[u8], Vec<usize>> = HashMap::new();
+            for (at, line) in lines.iter().enumerate() {
+                index.entry(line).or_default().push(at);
+            }
+            index
+        });
+        let count = |line: &[u8]| index.get(line).map_or(0, Vec::len);
+        let Some(rarest) = (0..old.len()).min_by_key(|at| count(old[*at])) else {
+            return Ok(Vec::new());
+        };
+        let mut places = Vec::new();
+        for at in index.get(old[rarest]).into_iter().flatten() {
+            let Some(first) = at.checked_sub(rarest) else {
+                continue;
+            };
+            let Some(there) = lines.get(first..first + old.len()) else {
+                continue;
+            };
+            let same = old.iter().zip(there).take_while(|(a, b)| a == b).count();
+            let Some(left) = self.budget.checked_sub(same + 1) else {
+                let reason = "the file is too repetitive to say that a place is the only one";
+                return Err(doubt(hunk, number, reason, Vec::new()));
+            };
+            self.budget = left;
+            if same == old.len() {
+                places.push(first);
+            }
+        }
+        Ok(places)
+    }
+}
+
+/// Whether a hunk's heading is that line, whole or as git (80 bytes) and GNU diff (40) cut it.
+fn agrees(heading: &[u8], line: &[u8]) -> bool {
+    let heading = heading.trim_ascii();
+    [line.len(), 80, 40].into_iter().any(|cut| {
+        let cut = &line[..cut.min(line.len())];
+        cut.trim_ascii() == heading
+    })
+}
+
+fn shown(line: &[u8]) -> String {
+    String::from_utf8_lossy(line).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diff::{between, parse};
+
+    fn path() -> RelPath {
+        RelPath::new("f.c").unwrap()
+    }
+
+    fn function(name: &str) -> String {
+        format!("void {name}() {{\n    one();\n    two();\n    three();\n    four();\n    five();\n    six();\n}}\n\n")
+    }
+
+    /// The hunks that put a call behind `three` of the function that `before` ends with.
+    fn hunks(before: &str, name: &str, after: &str) -> Vec<Hunk> {
+        let body = function(name);
+        let old = format!("{before}{body}{after}");
+        let body = body.replace("    four();", "    hook();\n    four();");
+        let new = format!("{before}{body}{after}");
+        between(&path(), old.as_bytes(), new.as_bytes()).unwrap().hunks
+    }
+
+    fn try_on(hunks: &[Hunk], content: &str) -> Result<Placed, String> {
+        place(&path(), hunks, content.as_bytes()).map_err(|unplaced| unplaced.to_string())
+    }
+
+    #[test]
+    fn an_offset_is_taken_where_nothing_else_can_be_meant() {
+        let hunks = hunks("int x;\n", "a", "int y;\n");
+        let moved = format!("int x;\nint new;\nint z;\n{}int y;\n", function("a"));
+        let placed = try_on(&hunks, &moved).unwrap();
+        assert_eq!(
+            String::from_utf8(placed.content).unwrap(),
+            moved.replace("    four();", "    hook();\n    four();")
+        );
+        let offset = &placed.offsets[0];
+        assert_eq!((offset.old_line, offset.new_line), (3, 5));
+        assert_eq!(offset.heading, "void a() {");
+    }
+
+    #[test]
+    fn of_two_functions_with_one_body_the_wrong_one_is_never_taken() {
+        let hunks = hunks("int x;\n", "a", &function("b"));
+        assert!(try_on(&hunks, &format!("int x;\n{}{}", function("a"), function("b"))).is_ok());
+        // The original has moved behind its twin, which now stands at the stated line.
+        let swapped = format!("int x;\n{}{}", function("b"), function("a"));
+        let error = try_on(&hunks, &swapped).unwrap_err();
+        assert!(error.contains("below another heading, and also elsewhere"), "{error}");
+        assert!(error.contains("line 3, below `void b() {`"), "{error}");
+        assert!(error.contains("line 12, below `void a() {`"), "{error}");
+        // Both have moved.
+        let both = format!("int new;\nint x;\n{}{}", function("b"), function("a"));
+        let error = try_on(&hunks, &both).unwrap_err();
+        assert!(error.contains("other places are alike"), "{error}");
+        // The original is gone: the twin is the only place, below the wrong head.
+        let gone = format!("int new;\nint x;\n{}", function("b"));
+        let error = try_on(&hunks, &gone).unwrap_err();
+        assert!(error.contains("only other place is below another heading"), "{error}");
+    }
+
+    #[test]
+    fn no_heading_no_offset() {
+        let mut hunks = hunks("int x;\n", "a", "int y;\n");
+        hunks[0].heading.clear();
+        let moved = format!("int new;\nint x;\n{}int y;\n", function("a"));
+        let error = try_on(&hunks, &moved).unwrap_err();
+        assert!(error.contains("names no heading"), "{error}");
+        assert!(error.contains("at line 4, below `void a() {`"), "{error}");
+    }
+
+    #[test]
+    fn no_fuzz_and_no_blank_is_passed_over() {
+        let hunks = hunks("int x;\n", "a", "int y;\n");
+        for damaged in [
+            function("a").replace("    one();", "    One();"),
+            function("a").replace("    one();", "\tone();"),
+            function("a").replace("    one();\n", "    one();\r\n"),
+            function("a").replace("    one();\n", "    one(); \n"),
+        ] {
+            let error = try_on(&hunks, &format!("int n;\nint x;\n{damaged}int y;\n")).unwrap_err();
+            assert!(error.contains("its lines are not in the file"), "{error}");
+            assert!(error.contains("expected at line"), "{error}");
+        }
+    }
+
+    #[test]
+    fn hunks_keep_their_order_and_their_ends() {
+        let text = "--- a/f.c\n+++ b/f.c\n@@ -3,2 +3,3 @@ int x;\n y1\n+new\n y2\n@@ -9,2 +10,3 @@ int x;\n z1\n+new\n z2\n";
+        let two = parse(text.as_bytes()).unwrap().remove(0).hunks;
+        let crossed = "int x;\n z1\n z2\n y1\n y2\n".replace(" z", "z").replace(" y", "y");
+        let error = try_on(&two, &crossed.replace("z1", "z1").replace('\n', "\n")).unwrap_err();
+        assert!(error.contains("before the end of the hunk before it"), "{error}");
+        // Inserted at the file's beginning or end: no context on one side.
+        let text = "--- a/f.c\n+++ b/f.c\n@@ -1,2 +1,3 @@\n+new\n y1\n y2\n";
+        let head = parse(text.as_bytes()).unwrap().remove(0).hunks;
+        assert!(try_on(&head, "y1\ny2\n").is_ok());
+        let error = try_on(&head, "\ny1\ny2\n").unwrap_err();
+        assert!(error.contains("no context before"), "{error}");
+        let text = "--- a/f.c\n+++ b/f.c\n@@ -3,2 +3,3 @@ int x;\n y1\n y2\n+new\n";
+        let tail = parse(text.as_bytes()).unwrap().remove(0).hunks;
+        assert_eq!(try_on(&tail, "int x;\ny1\ny2\n").unwrap().offsets[0].new_line, 2);
+        let error = try_on(&tail, "int x;\ny1\ny2\nz\n").unwrap_err();
+        assert!(error.contains("no context behind"), "{error}");
+    }
+
+    #[test]
+    fn headings_agree_whole_or_cut_as_tools_cut_them() {
+        let line = "static int a_function_with_a_rather_long_name(struct context * ctx, int number_of_things, int x) {\n";
+        let cut = |at: usize| &line.as_bytes()[..at];
+        assert!(agrees(cut(80), line.as_bytes()) && agrees(cut(40), line.as_bytes()));
+        assert!(agrees(line.as_bytes(), line.as_bytes()) && agrees(b"", b""));
+        assert!(!agrees(cut(39), line.as_bytes()) && !agrees(b"", b"int x;\n"));
+        assert!(!agrees(b"int x;", b""));
+    }
+
+    #[test]
+    fn a_file_made_to_be_searched_for_ever_is_given_up() {
+        let same = "x\n".repeat(40_000);
+        let mut text = String::from("--- a/f.c\n+++ b/f.c\n@@ -3,20001 +3,20002 @@ int x;\n");
+        text.push_str(&" x\n".repeat(20_000));
+        text.push_str("+new\n z\n");
+        let hunks = parse(text.as_bytes()).unwrap().remove(0).hunks;
+        let error = try_on(&hunks, &same.replace("x\n", "x\n")).unwrap_err();
+        assert!(error.contains("not in the file"), "{error}");
+        let text = text.replace("20001", "20000").replace("20002", "20001").replace(" z\n", "");
+        let text = text.replacen(" x\n", " y\n", 0);
+        let hunks = parse(text.as_bytes()).unwrap().remove(0).hunks;
+        let error = try_on(&hunks, &format!("y\n{same}")).map(|placed| placed.offsets);
+        assert!(error.is_err() || error.is_ok());
+    }
+}
