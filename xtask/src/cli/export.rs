@@ -98,13 +98,17 @@ pub fn run(ctx: &Ctx, args: ExportArgs, json: bool) -> Result<Outcome> {
 /// Prints the bytes as they are: they may be in any encoding.
 fn to_stdout(files: &[Named]) -> Result<Outcome> {
     let [file] = files else {
-        return Err(
-            Error::usage(format!("stdout takes one file, and there are {}", files.len()))
-                .hint("name one patch, choose --format diff, or write to a folder with --output"),
-        );
+        return Err(Error::usage(format!(
+            "stdout takes one file, and there are {}",
+            files.len()
+        ))
+        .hint("name one patch, choose --format diff, or write to a folder with --output"));
     };
     let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(&file.content).and_then(|()| stdout.flush()) {
+    match stdout
+        .write_all(&file.content)
+        .and_then(|()| stdout.flush())
+    {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Error::from(error).context("writing to stdout"))
         }

@@ -53,7 +53,12 @@ pub fn run(ctx: &Ctx, args: ImportArgs) -> Result<Outcome> {
     if !done.moved.is_empty() {
         let _ = writeln!(text, "moved along: {}", done.moved.join(", "));
     }
-    let _ = write!(text, "series: {}\n{}", done.patches.join(", "), next(&done, &request, &args.base));
+    let _ = write!(
+        text,
+        "series: {}\n{}",
+        done.patches.join(", "),
+        next(&done, &request, &args.base)
+    );
     let data = json!({
         "base": base.id,
         "dry_run": request.dry_run,

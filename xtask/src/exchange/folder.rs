@@ -65,7 +65,9 @@ fn quoted(line: &[u8]) -> String {
 
 /// The block in the notes of a mail, where there is one.
 pub(super) fn unquote(notes: &str) -> Result<Option<Folder>> {
-    let mut lines = notes.split('\n').skip_while(|line| !line.starts_with(BEGIN));
+    let mut lines = notes
+        .split('\n')
+        .skip_while(|line| !line.starts_with(BEGIN));
     let Some(version) = lines.next().and_then(|line| line.strip_prefix(BEGIN)) else {
         return Ok(None);
     };
@@ -106,7 +108,9 @@ pub(super) fn unquote(notes: &str) -> Result<Option<Folder>> {
     }
     close(&mut folder, open).map_err(broken)?;
     if !folder.files.contains_key("patch.toml") {
-        return Err(broken("its Patchset-Folder block has no patch.toml".to_owned()));
+        return Err(broken(
+            "its Patchset-Folder block has no patch.toml".to_owned(),
+        ));
     }
     match std::iter::once(&folder.hooks)
         .chain(folder.files.keys())
@@ -188,12 +192,30 @@ mod tests {
             ("Patchset-Folder: 2\n", "version"),
             ("Patchset-Folder: 1\n", "no patch.toml"),
             ("Patchset-Folder: 1\n| x\n", "no file"),
-            ("Patchset-Folder: 1\nPatchset-File: patch.toml\n! 6\n", "hexadecimal"),
-            ("Patchset-Folder: 1\nPatchset-File: patch.toml\n! é\n", "hexadecimal"),
-            ("Patchset-Folder: 1\nPatchset-File: patch.toml\nPatchset-File: patch.toml\n", "twice"),
-            ("Patchset-Folder: 1\nPatchset-File: patch.toml\nPatchset-File: ../x\n", "../x"),
-            ("Patchset-Folder: 1\nPatchset-Hooks: src/../x\nPatchset-File: patch.toml\n", "src/../x"),
-            ("Patchset-Folder: 1\nPatchset-File: patch.toml\nPatchset-File: hooks.a/b.patch\n", "a/b"),
+            (
+                "Patchset-Folder: 1\nPatchset-File: patch.toml\n! 6\n",
+                "hexadecimal",
+            ),
+            (
+                "Patchset-Folder: 1\nPatchset-File: patch.toml\n! é\n",
+                "hexadecimal",
+            ),
+            (
+                "Patchset-Folder: 1\nPatchset-File: patch.toml\nPatchset-File: patch.toml\n",
+                "twice",
+            ),
+            (
+                "Patchset-Folder: 1\nPatchset-File: patch.toml\nPatchset-File: ../x\n",
+                "../x",
+            ),
+            (
+                "Patchset-Folder: 1\nPatchset-Hooks: src/../x\nPatchset-File: patch.toml\n",
+                "src/../x",
+            ),
+            (
+                "Patchset-Folder: 1\nPatchset-File: patch.toml\nPatchset-File: hooks.a/b.patch\n",
+                "a/b",
+            ),
         ] {
             let error = unquote(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");

@@ -273,7 +273,13 @@ impl<'a> Growth<'a> {
             if folder.hooks == own {
                 hooks_name = &own;
             }
-            if incoming.title != manifest.title.split_whitespace().collect::<Vec<_>>().join(" ") {
+            if incoming.title
+                != manifest
+                    .title
+                    .split_whitespace()
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            {
                 remarks.push("its subject is not the title of the manifest that it carries; the manifest counts".to_owned());
             }
             remarks.extend(self.others(&dir, folder, hooks_name)?);
@@ -324,7 +330,9 @@ impl<'a> Growth<'a> {
                 .strip_prefix("hooks.")
                 .and_then(|rest| rest.strip_suffix(".patch"));
             if base.is_some_and(|id| !bases.iter().any(|base| base.id == id)) {
-                remarks.push(format!("it carries {name}, for a base that is unknown here; left out"));
+                remarks.push(format!(
+                    "it carries {name}, for a base that is unknown here; left out"
+                ));
                 continue;
             }
             if name.starts_with("hooks.") {
@@ -359,7 +367,10 @@ impl<'a> Growth<'a> {
 fn failure(problems: &[Problem], ids: &[String], incoming: &[Incoming]) -> Error {
     let is_root = |problem: &&Problem| problem.follows_from.is_none();
     let roots: Vec<&Problem> = problems.iter().filter(is_root).collect();
-    let failed: BTreeSet<&str> = problems.iter().map(|problem| problem.patch.as_str()).collect();
+    let failed: BTreeSet<&str> = problems
+        .iter()
+        .map(|problem| problem.patch.as_str())
+        .collect();
     let mut text = format!(
         "nothing was imported: {} of {} patches cannot be taken",
         failed.len(),

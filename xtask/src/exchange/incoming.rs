@@ -70,7 +70,11 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>> {
 /// The patches of one file: mails, or a diff with or without a description.
 pub(super) fn one_file(text: &[u8], path: &Path, strip: Strip) -> Result<Vec<Incoming>> {
     let origin = path.display().to_string();
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let stem = path
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     if strip == Strip::Zero || !prose::is_mail(text) {
         return Ok(vec![prose::read(text, origin, &stem, strip)?]);
     }

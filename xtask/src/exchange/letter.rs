@@ -53,10 +53,8 @@ fn author(manifest: &PatchManifest) -> Result<Author> {
             name: name.to_owned(),
             email: email.to_owned(),
         }),
-        None => Err(
-            Error::config(format!("its author {text:?} cannot be read"))
-                .hint("write `author = \"Name <address>\"` into its patch.toml"),
-        ),
+        None => Err(Error::config(format!("its author {text:?} cannot be read"))
+            .hint("write `author = \"Name <address>\"` into its patch.toml")),
     }
 }
 
@@ -92,18 +90,27 @@ fn message(purpose: &str) -> String {
     let lines: Vec<String> = body
         .lines()
         .map(|line| match ends_message(line) {
-            true => format!(" {line}"),
+            true => format!("| {}", line.trim_end()),
             false => line.trim_end().to_owned(),
         })
         .collect();
     lines.join("\n").trim_matches('\n').to_owned()
 }
 
+/// Whether a reader of mails would take a line for the end of the message, or GNU patch, which
+/// looks behind blanks and `X`, for the beginning of a diff.
 fn ends_message(line: &str) -> bool {
-    ["diff -", "Index: ", "---", "From ", "-- "]
-        .iter()
-        .any(|begin| line.starts_with(begin))
-        || line.trim_end() == "--"
+    let line = line.trim_start_matches([' ', '\t', 'X']);
+    let begins = [
+        "diff -", "Index: ", "Prereq: ", "---", "+++ ", "*** ", "@@ -", "From ", "-- ",
+    ];
+    // A command of ed: `5,7d`.
+    let is_command = line.starts_with(|c: char| c.is_ascii_digit())
+        && line
+            .chars()
+            .all(|c| c.is_ascii_digit() || ",acd".contains(c))
+        && line.contains(['a', 'c', 'd']);
+    is_command || line.trim_end() == "--" || begins.iter().any(|begin| line.starts_with(begin))
 }
 
 fn paragraph(text: &str) -> String {
@@ -151,7 +158,10 @@ fn with_trailer(body: &str, id: &str) -> String {
 
 /// The id that a message names, and the message without that line.
 pub(super) fn without_trailer(body: &str) -> (Option<String>, String) {
-    let at = body.lines().rev().find_map(|line| line.strip_prefix(TRAILER));
+    let at = body
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix(TRAILER));
     let Some(id) = at else {
         return (None, body.to_owned());
     };
@@ -182,16 +192,21 @@ fn diff_of(patch: &Patch) -> Result<Vec<u8>> {
         return Err(binary("a hooked file"));
     }
     if text.is_empty() {
-        return Err(Error::usage("it changes nothing, and no mail or diff can say so")
-            .hint("take edits into it with `cargo xtask refresh`, or leave it out of the export"));
+        return Err(
+            Error::usage("it changes nothing, and no mail or diff can say so").hint(
+                "take edits into it with `cargo xtask refresh`, or leave it out of the export",
+            ),
+        );
     }
     Ok(text)
 }
 
 /// The refusal of a file that no text diff can carry.
 pub(super) fn binary(path: &str) -> Error {
-    Error::usage(format!("{path} is binary: it holds a NUL byte, which no text diff can carry"))
-        .hint("bring it as text, or make it when it is built; patches/<id>/ can be copied as it is")
+    Error::usage(format!(
+        "{path} is binary: it holds a NUL byte, which no text diff can carry"
+    ))
+    .hint("bring it as text, or make it when it is built; patches/<id>/ can be copied as it is")
 }
 
 /// Hooks as `refresh` writes them.
@@ -208,7 +223,9 @@ mod tests {
     #[test]
     fn long_paragraphs_are_broken_and_the_rest_is_kept() {
         let long = "word ".repeat(30);
-        let text = message(&format!("Short\nlines stay.\n\n{long}\n\n  code   {long}\n\nSigned-off-by: {long}\nX: y\n"));
+        let text = message(&format!(
+            "Short\nlines stay.\n\n{long}\n\n  code   {long}\n\nSigned-off-by: {long}\nX: y\n"
+        ));
         let paragraphs: Vec<&str> = text.split("\n\n").collect();
         assert_eq!(paragraphs[0], "Short\nlines stay.");
         assert!(paragraphs[1].lines().count() == 3 && paragraphs[1].lines().all(|l| l.len() <= 72));
@@ -218,10 +235,12 @@ mod tests {
 
     #[test]
     fn no_line_ends_the_message() {
-        let text = message("a\n---\ndiff -u x\nFrom here\n-- \nIndex: x\n--- a/x\r\nb\u{1b}[0m");
+        let text = message(
+            "a\n---\ndiff -u x\nFrom here\n-- \nIndex: x\n  --- a/x\r\nb\u{1b}[0m\n5,7d\n5 apples",
+        );
         assert_eq!(
             text,
-            "a\n ---\n diff -u x\n From here\n -- \n Index: x\n --- a/x\nb[0m".replace("-- \n", "-- \n")
+            "a\n| ---\n| diff -u x\n| From here\n| --\n| Index: x\n|   --- a/x\nb[0m\n| 5,7d\n5 apples"
         );
     }
 
@@ -229,8 +248,14 @@ mod tests {
     fn the_id_stands_among_trailers() {
         let body = with_trailer("Why.\n\nSigned-off-by: x", "a-b");
         assert_eq!(body, "Why.\n\nSigned-off-by: x\nPatchset-Id: a-b");
-        assert_eq!(without_trailer(&body), (Some("a-b".into()), "Why.\n\nSigned-off-by: x".into()));
-        assert_eq!(without_trailer(&with_trailer("", "a")), (Some("a".into()), String::new()));
+        assert_eq!(
+            without_trailer(&body),
+            (Some("a-b".into()), "Why.\n\nSigned-off-by: x".into())
+        );
+        assert_eq!(
+            without_trailer(&with_trailer("", "a")),
+            (Some("a".into()), String::new())
+        );
         assert_eq!(without_trailer("Why."), (None, "Why.".into()));
     }
 }

@@ -82,14 +82,17 @@ impl fmt::Display for Unplaced {
                 }
                 write!(f, ", line {line}: {reason}")?;
                 if let Some((line, expected, found)) = first {
-                    write!(f, "\n  expected at line {line}: {expected}\n  found:    {found}")?;
+                    write!(
+                        f,
+                        "\n  expected at line {line}: {expected}\n  found:    {found}"
+                    )?;
                 }
                 for (line, heading) in candidates.iter().take(SHOWN) {
-                    write!(f, "\n  its lines do occur at line {line}")?;
-                    match heading.as_str() {
-                        "" => f.write_str(", with no heading above")?,
-                        heading => write!(f, ", below `{heading}`")?,
-                    }
+                    write!(
+                        f,
+                        "\n  its lines do occur at line {line}, {}",
+                        below(heading)
+                    )?;
                 }
                 if candidates.len() > SHOWN {
                     write!(f, "\n  and at {} more places", candidates.len() - SHOWN)?;
@@ -215,10 +218,10 @@ impl<'a> File<'a> {
             }
             if !hunk.heading.is_empty() {
                 remarks.push(format!(
-                    "hunk {number} names `{}`, and sits at its line {} below `{}`",
+                    "hunk {number} names `{}`, and sits at its line {} {}",
                     hunk.heading_text(),
                     stated + 1,
-                    shown(self.heading(stated)),
+                    below(&shown(self.heading(stated))),
                 ));
             }
             return Ok(stated);
@@ -241,9 +244,7 @@ impl<'a> File<'a> {
             [_] if !is_context(hunk.lines.first()) => {
                 refuse("it has no context before its first change, and is not moved")
             }
-            [place]
-                if !is_context(hunk.lines.last()) && place + old.len() != self.lines.len() =>
-            {
+            [place] if !is_context(hunk.lines.last()) && place + old.len() != self.lines.len() => {
                 refuse("it has no context behind its last change, and is not moved")
             }
             [place] if agrees(&hunk.heading, self.heading(*place)) => Ok(*place),
@@ -271,11 +272,15 @@ impl<'a> File<'a> {
     /// The last line before index `at` that looks like the head of something, as git's default
     /// rule has it.
     fn heading(&self, at: usize) -> &'a [u8] {
-        let is_head = |line: &&&[u8]| {
-            matches!(line.first(), Some(b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$'))
-        };
+        let is_head =
+            |line: &&&[u8]| matches!(line.first(), Some(b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$'));
         let above = &self.lines[..at.min(self.lines.len())];
-        above.iter().rev().find(is_head).copied().unwrap_or_default()
+        above
+            .iter()
+            .rev()
+            .find(is_head)
+            .copied()
+            .unwrap_or_default()
     }
 
     fn with_headings(&self, places: &[usize]) -> Vec<(usize, String)> {
@@ -333,6 +338,13 @@ fn agrees(heading: &[u8], line: &[u8]) -> bool {
     })
 }
 
+fn below(heading: &str) -> String {
+    match heading {
+        "" => "with no heading above".to_owned(),
+        heading => format!("below `{heading}`"),
+    }
+}
+
 fn shown(line: &[u8]) -> String {
     String::from_utf8_lossy(line).trim_end().to_owned()
 }
@@ -347,7 +359,9 @@ mod tests {
     }
 
     fn function(name: &str) -> String {
-        format!("void {name}() {{\n    one();\n    two();\n    three();\n    four();\n    five();\n    six();\n}}\n\n")
+        format!(
+            "void {name}() {{\n    one();\n    two();\n    three();\n    four();\n    five();\n    six();\n}}\n\n"
+        )
     }
 
     /// The hunks that put a call behind `three` of the function that `before` ends with.
@@ -356,7 +370,9 @@ mod tests {
         let old = format!("{before}{body}{after}");
         let body = body.replace("    four();", "    hook();\n    four();");
         let new = format!("{before}{body}{after}");
-        between(&path(), old.as_bytes(), new.as_bytes()).unwrap().hunks
+        between(&path(), old.as_bytes(), new.as_bytes())
+            .unwrap()
+            .hunks
     }
 
     fn try_on(hunks: &[Hunk], content: &str) -> Result<Placed, String> {
@@ -380,11 +396,20 @@ mod tests {
     #[test]
     fn of_two_functions_with_one_body_the_wrong_one_is_never_taken() {
         let hunks = hunks("int x;\n", "a", &function("b"));
-        assert!(try_on(&hunks, &format!("int x;\n{}{}", function("a"), function("b"))).is_ok());
+        assert!(
+            try_on(
+                &hunks,
+                &format!("int x;\n{}{}", function("a"), function("b"))
+            )
+            .is_ok()
+        );
         // The original has moved behind its twin, which now stands at the stated line.
         let swapped = format!("int x;\n{}{}", function("b"), function("a"));
         let error = try_on(&hunks, &swapped).unwrap_err();
-        assert!(error.contains("below another heading, and also elsewhere"), "{error}");
+        assert!(
+            error.contains("below another heading, and also elsewhere"),
+            "{error}"
+        );
         assert!(error.contains("line 3, below `void b() {`"), "{error}");
         assert!(error.contains("line 12, below `void a() {`"), "{error}");
         // Both have moved.
@@ -394,7 +419,10 @@ mod tests {
         // The original is gone: the twin is the only place, below the wrong head.
         let gone = format!("int new;\nint x;\n{}", function("b"));
         let error = try_on(&hunks, &gone).unwrap_err();
-        assert!(error.contains("only other place is below another heading"), "{error}");
+        assert!(
+            error.contains("only other place is below another heading"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -424,11 +452,14 @@ mod tests {
 
     #[test]
     fn hunks_keep_their_order_and_their_ends() {
-        let text = "--- a/f.c\n+++ b/f.c\n@@ -3,2 +3,3 @@ int x;\n y1\n+new\n y2\n@@ -9,2 +10,3 @@ int x;\n z1\n+new\n z2\n";
+        let text = "--- a/f.c\n+++ b/f.c\n@@ -3,2 +3,3 @@ int x;\n 1y\n+new\n 2y\n@@ -9,2 +10,3 @@ int x;\n 1z\n+new\n 2z\n";
         let two = parse(text.as_bytes()).unwrap().remove(0).hunks;
-        let crossed = "int x;\n z1\n z2\n y1\n y2\n".replace(" z", "z").replace(" y", "y");
-        let error = try_on(&two, &crossed.replace("z1", "z1").replace('\n', "\n")).unwrap_err();
-        assert!(error.contains("before the end of the hunk before it"), "{error}");
+        let error = try_on(&two, "int x;\n1z\n2z\n1y\n2y\n").unwrap_err();
+        assert!(
+            error.contains("before the end of the hunk before it"),
+            "{error}"
+        );
+        assert!(error.contains("line 2, below `int x;`"), "{error}");
         // Inserted at the file's beginning or end: no context on one side.
         let text = "--- a/f.c\n+++ b/f.c\n@@ -1,2 +1,3 @@\n+new\n y1\n y2\n";
         let head = parse(text.as_bytes()).unwrap().remove(0).hunks;
@@ -437,7 +468,10 @@ mod tests {
         assert!(error.contains("no context before"), "{error}");
         let text = "--- a/f.c\n+++ b/f.c\n@@ -3,2 +3,3 @@ int x;\n y1\n y2\n+new\n";
         let tail = parse(text.as_bytes()).unwrap().remove(0).hunks;
-        assert_eq!(try_on(&tail, "int x;\ny1\ny2\n").unwrap().offsets[0].new_line, 2);
+        assert_eq!(
+            try_on(&tail, "int x;\ny1\ny2\n").unwrap().offsets[0].new_line,
+            2
+        );
         let error = try_on(&tail, "int x;\ny1\ny2\nz\n").unwrap_err();
         assert!(error.contains("no context behind"), "{error}");
     }
@@ -454,17 +488,13 @@ mod tests {
 
     #[test]
     fn a_file_made_to_be_searched_for_ever_is_given_up() {
-        let same = "x\n".repeat(40_000);
-        let mut text = String::from("--- a/f.c\n+++ b/f.c\n@@ -3,20001 +3,20002 @@ int x;\n");
-        text.push_str(&" x\n".repeat(20_000));
-        text.push_str("+new\n z\n");
+        let text = format!(
+            "--- a/f.c\n+++ b/f.c\n@@ -2,2000 +2,2001 @@ int y;\n{}+new\n{}",
+            " \n".repeat(1000),
+            " \n".repeat(1000)
+        );
         let hunks = parse(text.as_bytes()).unwrap().remove(0).hunks;
-        let error = try_on(&hunks, &same.replace("x\n", "x\n")).unwrap_err();
-        assert!(error.contains("not in the file"), "{error}");
-        let text = text.replace("20001", "20000").replace("20002", "20001").replace(" z\n", "");
-        let text = text.replacen(" x\n", " y\n", 0);
-        let hunks = parse(text.as_bytes()).unwrap().remove(0).hunks;
-        let error = try_on(&hunks, &format!("y\n{same}")).map(|placed| placed.offsets);
-        assert!(error.is_err() || error.is_ok());
+        let error = try_on(&hunks, &format!("int x;\n{}", "\n".repeat(40_000))).unwrap_err();
+        assert!(error.contains("too repetitive"), "{error}");
     }
 }

@@ -47,7 +47,10 @@ pub(super) fn slug(title: &str) -> Option<String> {
 
 /// The manifest that one of our exports carries.
 fn manifest_of(folder: &crate::exchange::folder::Folder) -> Result<PatchManifest> {
-    let text = folder.files.get("patch.toml").map_or(&[][..], Vec::as_slice);
+    let text = folder
+        .files
+        .get("patch.toml")
+        .map_or(&[][..], Vec::as_slice);
     let text = std::str::from_utf8(text)
         .map_err(|_| Error::config("it is not UTF-8"))
         .context(|| "the patch.toml that it carries".to_owned())?;
@@ -126,17 +129,31 @@ mod tests {
 
     #[test]
     fn titles_become_ids() {
-        assert_eq!(slug("[server] Fix: the n_past bug").as_deref(), Some("server-fix-the-n-past-bug"));
+        assert_eq!(
+            slug("[server] Fix: the n_past bug").as_deref(),
+            Some("server-fix-the-n-past-bug")
+        );
         assert_eq!(slug("3-way merge").as_deref(), Some("patch-3-way-merge"));
         assert_eq!(slug("Größe").as_deref(), Some("gr-e"));
         assert_eq!(slug("日本語"), None);
         assert_eq!(slug(&"x".repeat(99)).unwrap().len(), 40);
-        assert_eq!(slug(&"word ".repeat(20)).unwrap(), "word-word-word-word-word-word-word-word");
+        assert_eq!(
+            slug(&"word ".repeat(20)).unwrap(),
+            "word-word-word-word-word-word-word-word"
+        );
     }
 
     #[test]
     fn any_text_survives_the_manifest() {
-        for text in ["", "plain", "two\nlines\n\nand \"\"\"quotes\"\"\"", "back\\slash\ttab", "\u{1}\u{7f}", "'''", "ä 日本"] {
+        for text in [
+            "",
+            "plain",
+            "two\nlines\n\nand \"\"\"quotes\"\"\"",
+            "back\\slash\ttab",
+            "\u{1}\u{7f}",
+            "'''",
+            "ä 日本",
+        ] {
             let incoming = Incoming {
                 origin: String::new(),
                 id: None,

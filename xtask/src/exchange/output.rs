@@ -74,8 +74,9 @@ fn exchange(new: &Path, dir: &Path) -> Result<bool> {
         match renameat_with(CWD, new, CWD, dir, RenameFlags::EXCHANGE) {
             Ok(()) => Ok(true),
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
-            Err(errno) => Err(std::io::Error::from(errno))
-                .context(|| format!("exchanging {}", dir.display())),
+            Err(errno) => {
+                Err(std::io::Error::from(errno)).context(|| format!("exchanging {}", dir.display()))
+            }
         }
     }
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -131,8 +132,10 @@ pub fn write_file(ctx: &Ctx, path: &Path, file: &Named) -> Result<bool> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(error).context(|| shown),
         Ok(meta) if !meta.is_file() => {
-            return Err(Error::usage(format!("{shown} is there and is no plain file"))
-                .hint("name a file for the diff"));
+            return Err(
+                Error::usage(format!("{shown} is there and is no plain file"))
+                    .hint("name a file for the diff"),
+            );
         }
         Ok(_) => {
             let there = fs_err::read(&path)?;

@@ -48,7 +48,9 @@ pub(super) fn read(text: &[u8], origin: String, stem: &str, strip: Strip) -> Res
             rest.push(line);
         }
     }
-    let indented = rest.iter().all(|line| line.is_empty() || line.starts_with("    "));
+    let indented = rest
+        .iter()
+        .all(|line| line.is_empty() || line.starts_with("    "));
     let rest: Vec<&str> = rest
         .iter()
         .map(|line| if indented { line.trim_start() } else { line })
@@ -107,8 +109,8 @@ fn above(text: &[u8]) -> &[u8] {
     let mut at = 0;
     let mut lines = text.split_inclusive(|byte| *byte == b'\n').peekable();
     while let Some(line) = lines.next() {
-        let is_pair = line.starts_with(b"--- ")
-            && lines.peek().is_some_and(|next| next.starts_with(b"+++ "));
+        let is_pair =
+            line.starts_with(b"--- ") && lines.peek().is_some_and(|next| next.starts_with(b"+++ "));
         if is_pair || line.starts_with(b"diff -") || line.starts_with(b"Index: ") {
             break;
         }
@@ -124,25 +126,47 @@ mod tests {
     const DIFF: &str = "--- a/f\n+++ b/f\n@@ -1 +1,2 @@\n a\n+b\n";
 
     fn one(above: &str) -> Incoming {
-        read(format!("{above}{DIFF}").as_bytes(), String::new(), "0001-fix_the-thing", Strip::One).unwrap()
+        read(
+            format!("{above}{DIFF}").as_bytes(),
+            String::new(),
+            "0001-fix_the-thing",
+            Strip::One,
+        )
+        .unwrap()
     }
 
     #[test]
     fn descriptions_of_every_kind() {
         let bare = one("");
-        assert_eq!((bare.title.as_str(), bare.purpose.as_str()), ("fix the thing", ""));
+        assert_eq!(
+            (bare.title.as_str(), bare.purpose.as_str()),
+            ("fix the thing", "")
+        );
         let quilt = one("Count it.\n\nBecause: why\nnot.\n\nIndex: linux/f\n===\n");
-        assert_eq!((quilt.title.as_str(), quilt.purpose.as_str()), ("Count it.", "Because: why\nnot."));
+        assert_eq!(
+            (quilt.title.as_str(), quilt.purpose.as_str()),
+            ("Count it.", "Because: why\nnot.")
+        );
         let dep3 = one("Description: Count it\nAuthor: Jörg <j@x>\nForwarded: no\n---\ncomment\n");
-        assert_eq!((dep3.title.as_str(), dep3.author.as_str()), ("Count it", "Jörg <j@x>"));
+        assert_eq!(
+            (dep3.title.as_str(), dep3.author.as_str()),
+            ("Count it", "Jörg <j@x>")
+        );
         assert_eq!(dep3.purpose, "Forwarded: no");
         let show = one(&format!(
-            "commit {}\nAuthor: A <a@b>\nDate:   Sun Nov 29 13:16:57 2026 +0000\n\n    Title\n\n    Body\n\n", "a".repeat(40)
+            "commit {}\nAuthor: A <a@b>\nDate:   Sun Nov 29 13:16:57 2026 +0000\n\n    Title\n\n    Body\n\n",
+            "a".repeat(40)
         ));
-        assert_eq!((show.title.as_str(), show.purpose.as_str()), ("Title", "Body"));
+        assert_eq!(
+            (show.title.as_str(), show.purpose.as_str()),
+            ("Title", "Body")
+        );
         assert_eq!((show.author.as_str(), show.date.as_str()), ("A <a@b>", ""));
         let named = one("Title\n\nWhy.\nPatchset-Id: my-id\n");
-        assert_eq!((named.id.as_deref(), named.purpose.as_str()), (Some("my-id"), "Why."));
+        assert_eq!(
+            (named.id.as_deref(), named.purpose.as_str()),
+            (Some("my-id"), "Why.")
+        );
     }
 
     #[test]

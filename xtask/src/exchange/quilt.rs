@@ -12,14 +12,16 @@ use crate::tree::RelPath;
 pub(super) fn read(dir: &Path) -> Result<Vec<Incoming>> {
     let places = [dir.to_path_buf(), dir.join("patches")];
     let Some(dir) = places.iter().find(|dir| dir.join("series").is_file()) else {
-        return Err(Error::usage("the folder holds no `series` file").hint(format!(
-            "name the patches themselves, in order: {}/*.patch",
-            dir.display()
-        )));
+        return Err(
+            Error::usage("the folder holds no `series` file").hint(format!(
+                "name the patches themselves, in order: {}/*.patch",
+                dir.display()
+            )),
+        );
     };
     let text = bytes(&dir.join("series"))?;
-    let text = String::from_utf8(text)
-        .map_err(|_| Error::config("it is not UTF-8").context("series"))?;
+    let text =
+        String::from_utf8(text).map_err(|_| Error::config("it is not UTF-8").context("series"))?;
     let mut all = Vec::new();
     for (name, strip) in entries(&text)? {
         let path = name.resolve(dir).context(|| "series".to_owned())?;
@@ -37,12 +39,12 @@ fn entries(text: &str) -> Result<Vec<(RelPath, Strip)>> {
     let mut list: Vec<(RelPath, Strip)> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let at = || format!("series:{number}");
-        let (entry, comment) = match line.find('#') {
-            // Inside a word, `#` is part of a name.
-            Some(0) => ("", line),
-            Some(hash) if line[..hash].ends_with([' ', '\t']) => line.split_at(hash),
-            _ => (line, ""),
-        };
+        // Inside a word, `#` is part of a name.
+        let hash = line
+            .match_indices('#')
+            .map(|(at, _)| at)
+            .find(|at| line[..*at].is_empty() || line[..*at].ends_with([' ', '\t']));
+        let (entry, comment) = line.split_at(hash.unwrap_or(line.len()));
         let mut words = entry.split_whitespace();
         let Some(name) = words.next() else {
             continue;
@@ -85,10 +87,17 @@ mod tests {
     #[test]
     fn options_and_comments_of_a_series() {
         let list = entries("# head\n\na.patch\n  b#1.patch -p0 # why\nsub/c.patch\t-p1\n").unwrap();
-        let list: Vec<(&str, Strip)> = list.iter().map(|(name, strip)| (name.as_str(), *strip)).collect();
+        let list: Vec<(&str, Strip)> = list
+            .iter()
+            .map(|(name, strip)| (name.as_str(), *strip))
+            .collect();
         assert_eq!(
             list,
-            [("a.patch", Strip::One), ("b#1.patch", Strip::Zero), ("sub/c.patch", Strip::One)]
+            [
+                ("a.patch", Strip::One),
+                ("b#1.patch", Strip::Zero),
+                ("sub/c.patch", Strip::One)
+            ]
         );
     }
 
@@ -107,7 +116,10 @@ mod tests {
             ("a\na", "twice"),
         ] {
             let error = entries(line).unwrap_err().to_string();
-            assert!(error.contains(why) && error.contains("series:"), "{line}: {error}");
+            assert!(
+                error.contains(why) && error.contains("series:"),
+                "{line}: {error}"
+            );
         }
     }
 }

@@ -100,7 +100,12 @@ pub(super) fn take(
         let hunks = file.hunks.filter(|_| own);
         match hunks.map_or_else(
             || diff::between(&path, &before.content, &file.now),
-            |hunks| Some(FileDiff { path: path.clone(), hunks }),
+            |hunks| {
+                Some(FileDiff {
+                    path: path.clone(),
+                    hunks,
+                })
+            },
         ) {
             Some(diff) => taken.hooks.push(diff),
             None => taken
@@ -221,7 +226,12 @@ fn edit(
 ) -> Result<Fault<()>> {
     let path = file.path();
     let (before, content, executable, first) = match work.get(path) {
-        Some(work) => (work.before.clone(), work.now.clone(), work.executable, false),
+        Some(work) => (
+            work.before.clone(),
+            work.now.clone(),
+            work.executable,
+            false,
+        ),
         None => match ground.file(path)? {
             Some(image) => {
                 let (content, executable) = (image.content.clone(), image.executable);
@@ -239,7 +249,9 @@ fn edit(
         Ok(placed) => {
             taken.offsets.extend(placed.offsets);
             let remarks = placed.remarks.into_iter();
-            taken.remarks.extend(remarks.map(|remark| format!("{path}: {remark}")));
+            taken
+                .remarks
+                .extend(remarks.map(|remark| format!("{path}: {remark}")));
             let hunks = first.then(|| file.hunks.clone());
             if placed.content.contains(&0) && !content.contains(&0) {
                 return fault("it puts a NUL byte into the file, which no text diff carries");
@@ -266,7 +278,9 @@ fn missing(ground: &Ground<'_>, file: &FilePatch) -> String {
             .to_owned();
     }
     let covers = |out: &&String| match out.strip_suffix('/') {
-        Some(folder) => path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')),
+        Some(folder) => path
+            .strip_prefix(folder)
+            .is_some_and(|rest| rest.starts_with('/')),
         None => out.as_str() == path,
     };
     if ground.pristine.base.exclude.iter().any(|out| covers(&out)) {
@@ -286,7 +300,10 @@ fn missing(ground: &Ground<'_>, file: &FilePatch) -> String {
         .collect();
     match same.as_slice() {
         [] => "there is no such file".to_owned(),
-        same => format!("there is no such file; of that name are: {}", same.join(", ")),
+        same => format!(
+            "there is no such file; of that name are: {}",
+            same.join(", ")
+        ),
     }
 }
 
@@ -369,8 +386,10 @@ pub(super) fn problem(id: &str, (file, detail): (RelPath, String)) -> Problem {
 /// What the images say against what the patch has to make.
 pub(super) fn prove(images: &Images, at: usize, taken: &Taken) -> Result<()> {
     let wrong = |path: &RelPath| {
-        Error::internal(format!("a re-apply would not give {path} as the patch makes it"))
-            .hint("nothing was written; please report this")
+        Error::internal(format!(
+            "a re-apply would not give {path} as the patch makes it"
+        ))
+        .hint("nothing was written; please report this")
     };
     for (path, content, executable) in &taken.results {
         match images.at(path, at + 1) {

@@ -34,7 +34,10 @@ pub(super) fn result(toy: &Toy) -> BTreeMap<RelPath, (Vec<u8>, bool)> {
         let image = images.at(path, images.patches()).unwrap();
         (image.content.clone(), image.executable)
     };
-    images.paths().map(|path| (path.clone(), at_end(path))).collect()
+    images
+        .paths()
+        .map(|path| (path.clone(), at_end(path)))
+        .collect()
 }
 
 fn exported(toy: &Toy, format: Format) -> Vec<Named> {
@@ -78,7 +81,10 @@ fn hard() -> Toy {
          author = \"Jörg \\\"J.\\\" Müller <j@example.org>\"\ndate = \"Sun, 29 Nov 2026 13:16:57 +0100\"\n\
          gates = [\"chash\"]\nswitches = [\"OPENCOTI_X\"]\n[notes]\n\"src/main.c\" = \"Between one and two.\"",
     );
-    put(&dir.join("first/README.md"), "No line end, and an escape \u{1b}[0m");
+    put(
+        &dir.join("first/README.md"),
+        "No line end, and an escape \u{1b}[0m",
+    );
     let src = dir.join("first/src/src");
     put(&src.join("crlf.txt"), "a\r\n\r\nb\r\n");
     put(&src.join("no end.txt"), "a\nb");
@@ -126,7 +132,10 @@ fn out_and_in_again_is_the_same_to_the_byte() {
         let paths = written(&toy, format);
         again(&toy, paths);
         let after = files(&toy.root().join("patches"));
-        assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
+        assert_eq!(
+            before.keys().collect::<Vec<_>>(),
+            after.keys().collect::<Vec<_>>()
+        );
         for (name, content) in &before {
             assert_eq!(content, &after[name], "{name}");
         }
@@ -168,10 +177,17 @@ fn without_its_block_a_mail_keeps_what_git_keeps() {
     assert_eq!(series.ids(), ["first", "second", "third"]);
     assert_eq!(result(&toy), made);
     let manifest = &series.patches[0].manifest;
-    assert_eq!(manifest.title, "[server] Grüße: [RFC] brackets, and so long that it must be folded");
+    assert_eq!(
+        manifest.title,
+        "[server] Grüße: [RFC] brackets, and so long that it must be folded"
+    );
     assert_eq!(manifest.author, "Jörg \"J.\" Müller <j@example.org>");
     assert_eq!(manifest.date, "Sun, 29 Nov 2026 13:16:57 +0100");
-    assert!(manifest.purpose.ends_with("\n\nSigned-off-by: Jörg <j@example.org>\n"));
+    assert!(
+        manifest
+            .purpose
+            .ends_with("\n\nSigned-off-by: Jörg <j@example.org>\n")
+    );
     assert!(!manifest.purpose.contains("Patchset-Id"));
     // The second time nothing changes any more.
     let first = exported(&toy, Format::Mail);
@@ -193,7 +209,10 @@ fn a_squashed_diff_is_all_that_the_series_does() {
     let changes = diff::apply_files(&parsed, &base).unwrap();
     let made = changes.into_iter().map(|(path, blob)| {
         let blob = blob.unwrap();
-        (path, (blob.content, blob.mode == crate::tree::FileMode::Executable))
+        (
+            path,
+            (blob.content, blob.mode == crate::tree::FileMode::Executable),
+        )
     });
     assert_eq!(made.collect::<BTreeMap<_, _>>(), result(&toy));
     // Of two side by side, not of two with one between.
@@ -205,7 +224,10 @@ fn a_squashed_diff_is_all_that_the_series_does() {
     assert!(!String::from_utf8_lossy(&two[0].content).contains("hook.c"));
     assert_eq!(some(&["second"]).unwrap()[0].name, "second.diff");
     let error = some(&["first", "third"]).unwrap_err();
-    assert!(error.to_string().contains("`second` stands between"), "{error}");
+    assert!(
+        error.to_string().contains("`second` stands between"),
+        "{error}"
+    );
     assert!(some(&["frist"]).unwrap_err().hints()[0].contains("`first`"));
 }
 
@@ -215,20 +237,39 @@ fn what_cannot_be_carried_is_refused() {
     fs::write(toy.root().join("patches/first/src/src/hook.c"), b"a\0b\n").unwrap();
     for format in [Format::Mail, Format::Quilt, Format::Diff] {
         let error = export(&toy.ctx, &toy.pristine, &toy.load(), &[], format).unwrap_err();
-        assert!(error.to_string().contains("src/hook.c is binary"), "{error}");
+        assert!(
+            error.to_string().contains("src/hook.c is binary"),
+            "{error}"
+        );
     }
     let toy = Toy::new();
     toy.patch("empty", "", &[]);
     let all = |toy: &Toy| export(&toy.ctx, &toy.pristine, &toy.load(), &[], Format::Mail);
-    assert!(all(&toy).unwrap_err().to_string().contains("has no patches"));
+    assert!(
+        all(&toy)
+            .unwrap_err()
+            .to_string()
+            .contains("has no patches")
+    );
     toy.series(&["empty"]);
     let error = all(&toy).unwrap_err();
-    assert!(error.to_string().contains("exporting `empty`: it changes nothing"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("exporting `empty`: it changes nothing"),
+        "{error}"
+    );
     toy.patch("lost", crate::toy::HOOK, &[]);
-    put(&toy.root().join("patches/lost/patch.toml"), "schema = 1\nid = \"lost\"\ntitle = \"x\"\npurpose = \"\"\nauthor = \"me\"\n");
+    put(
+        &toy.root().join("patches/lost/patch.toml"),
+        "schema = 1\nid = \"lost\"\ntitle = \"x\"\npurpose = \"\"\nauthor = \"me\"\n",
+    );
     toy.series(&["lost"]);
     let error = all(&toy).unwrap_err();
-    assert!(error.to_string().contains("author \"me\" cannot be read"), "{error}");
+    assert!(
+        error.to_string().contains("author \"me\" cannot be read"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -240,7 +281,11 @@ fn an_export_replaces_an_export_and_nothing_else() {
     assert!(!write_dir(&toy.ctx, &dir, &all).unwrap(), "nothing changed");
     let quilt = exported(&toy, Format::Quilt);
     assert!(write_dir(&toy.ctx, &dir, &quilt[2..]).unwrap());
-    assert_eq!(files(&dir).len(), 2, "the mails are gone, series and record are there");
+    assert_eq!(
+        files(&dir).len(),
+        2,
+        "the mails are gone, series and record are there"
+    );
     let before = files(&dir);
     let refused = |what: &str| {
         let error = write_dir(&toy.ctx, &dir, &all).unwrap_err();
@@ -271,7 +316,14 @@ fn an_export_replaces_an_export_and_nothing_else() {
     let diff = &exported(&toy, Format::Diff)[0];
     assert!(write_file(&toy.ctx, &file, diff).unwrap());
     assert!(!write_file(&toy.ctx, &file, diff).unwrap());
-    let other = &export(&toy.ctx, &toy.pristine, &toy.load(), &["first".into()], Format::Diff).unwrap()[0];
+    let other = &export(
+        &toy.ctx,
+        &toy.pristine,
+        &toy.load(),
+        &["first".into()],
+        Format::Diff,
+    )
+    .unwrap()[0];
     assert!(write_file(&toy.ctx, &file, other).unwrap());
     fs::write(&file, [&other.content[..], b"mine\n"].concat()).unwrap();
     let error = write_file(&toy.ctx, &file, diff).unwrap_err();
