@@ -309,6 +309,23 @@ fn the_commands_as_a_user_runs_them() {
         stderr.contains("- again: n.c: it creates a file that is there already"),
         "{stderr}"
     );
+    // A rewritten line is taken, and waits for a reason.
+    let rewrite = in_dir(&toy, "rewrite.diff");
+    put(
+        &rewrite,
+        "--- a/many/1/1.c\n+++ b/many/1/1.c\n@@ -1 +1 @@\n-int v1;\n+int w1; // opencoti-hook: rewrite\n",
+    );
+    let text = toy.ok(&["import", rewrite.to_str().unwrap()]);
+    assert!(
+        text.contains("deletes or rewrites 1 upstream lines: write the reason"),
+        "{text}"
+    );
+    let lint = toy.run(&["lint", "--rule", "additivity"]);
+    let lint = String::from_utf8(lint.stdout).unwrap();
+    assert!(
+        lint.contains("deletions are allowed without a reason"),
+        "{lint}"
+    );
     toy.fails(&["import"], 2);
     toy.fails(&["import", "/nonexistent"], 2);
 }

@@ -80,10 +80,10 @@ pub fn run(ctx: &Ctx, args: ExportArgs, json: bool) -> Result<Outcome> {
     });
     text.push_str(match args.format {
         Format::Mail => {
-            "\nto apply: git am --keep-non-patch --keep-cr <folder>/*.patch, on the base"
+            "\nto apply: git am --keep-non-patch --keep-cr <folder>/*.patch, on the base with the patches before them"
         }
         Format::Quilt => "\nto apply: quilt push -a, with QUILT_PATCHES set to the folder",
-        Format::Diff => "\nto apply: git apply <file>, on the base",
+        Format::Diff => "\nto apply: git apply <file>, on the base with the patches before them",
     });
     let data = json!({
         "base": series.base.id,

@@ -73,7 +73,7 @@ pub fn export(
         ctx.cancel.check()?;
         let patch = &series.patches[*at];
         let part = (total > 1).then_some(Part { number, total });
-        let content = folder(ctx, patch)
+        let content = folder(ctx, series, patch)
             .and_then(|folder| letter::mail(patch, &folder, part))
             .and_then(|mail| mail::write(&mail))
             .context(|| format!("exporting `{}`", patch.id()))?;
@@ -94,7 +94,7 @@ pub fn export(
 }
 
 /// The files of the patch's folder that the diff does not give back to the byte.
-fn folder(ctx: &Ctx, patch: &Patch) -> Result<Folder> {
+fn folder(ctx: &Ctx, series: &Series, patch: &Patch) -> Result<Folder> {
     let dir = ctx.project.patch_dir(patch.id());
     let hooks = patch
         .hooks_file
@@ -102,6 +102,7 @@ fn folder(ctx: &Ctx, patch: &Patch) -> Result<Folder> {
         .and_then(|file| file.rsplit('/').next())
         .unwrap_or("hooks.patch");
     let mut folder = Folder {
+        base: series.base.tree.to_string(),
         hooks: hooks.to_owned(),
         ..Folder::default()
     };

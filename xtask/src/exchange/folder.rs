@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Patchset-Folder: 1
+//! Patchset-Base: 6b1f…
 //! Patchset-File: patch.toml
 //! | schema = 1
 //! |
@@ -19,6 +20,7 @@ use std::fmt::Write as _;
 use crate::error::{Error, Result};
 
 const BEGIN: &str = "Patchset-Folder: ";
+const BASE: &str = "Patchset-Base: ";
 const HOOKS: &str = "Patchset-Hooks: ";
 const FILE: &str = "Patchset-File: ";
 const OPEN_END: &str = "; no line end";
@@ -27,6 +29,8 @@ const VERSION: &str = "1";
 /// What a mail says of the folder that it was made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Folder {
+    /// Digest of the base that the hooks are written for; empty where it is not said.
+    pub(super) base: String,
     /// Name of the file that the diff's edits stood in.
     pub(super) hooks: String,
     /// Files by name: `patch.toml`, and those that the diff does not give back to the byte.
@@ -36,8 +40,11 @@ pub(super) struct Folder {
 /// The block.
 pub(super) fn quote(folder: &Folder) -> String {
     let mut out = format!("{BEGIN}{VERSION}\n");
-    if folder.hooks != "hooks.patch" {
+    if !folder.base.is_empty() {
         // Writing to a string cannot fail, here and below.
+        let _ = writeln!(out, "{BASE}{}", folder.base);
+    }
+    if folder.hooks != "hooks.patch" {
         let _ = writeln!(out, "{HOOKS}{}", folder.hooks);
     }
     for (name, content) in &folder.files {
@@ -80,13 +87,16 @@ pub(super) fn unquote(notes: &str) -> Result<Option<Folder>> {
         )));
     }
     let mut folder = Folder {
+        base: String::new(),
         hooks: "hooks.patch".to_owned(),
         files: BTreeMap::new(),
     };
     // The name of the file being read, its content, and whether it ends without a line end.
     let mut open: Option<(String, Vec<u8>, bool)> = None;
     for line in lines {
-        if let Some(name) = line.strip_prefix(HOOKS) {
+        if let Some(base) = line.strip_prefix(BASE) {
+            folder.base = base.to_owned();
+        } else if let Some(name) = line.strip_prefix(HOOKS) {
             folder.hooks = name.to_owned();
         } else if let Some(name) = line.strip_prefix(FILE) {
             close(&mut folder, open.take()).map_err(broken)?;
@@ -175,6 +185,7 @@ mod tests {
         #[test]
         fn any_content_survives(a in proptest::collection::vec(any::<u8>(), 0..80), b in "[a|! \n\t\r]{0,20}") {
             let folder = Folder {
+                base: "00ff".into(),
                 hooks: "hooks.toy.patch".into(),
                 files: [("patch.toml".to_owned(), a), ("README.md".to_owned(), b.into_bytes())].into(),
             };

@@ -4,7 +4,8 @@
 //! its first change and, unless it stands at the file's end, behind its last one; all its old lines,
 //! to the byte, occur at exactly one place of the whole file; and the nearest heading above that
 //! place is the one that the hunk names. Two functions with the same body are then told apart by
-//! their heads, and what cannot be told apart is refused.
+//! their heads, and what cannot be told apart is refused. A hunk at its line below another heading
+//! is refused as well: a twin may have taken the place of the one that is meant.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -104,10 +105,14 @@ impl fmt::Display for Unplaced {
 }
 
 /// Applies `hunks` to `content`, each at its line or at the one place that is beyond doubt.
+///
+/// `same_base`: the hunks were written for this very base, so that their line counts more than a
+/// heading that was written by hand.
 pub(super) fn place(
     path: &RelPath,
     hunks: &[Hunk],
     content: &[u8],
+    same_base: bool,
 ) -> Result<Placed, Box<Unplaced>> {
     let mut file = File::new(content);
     let mut adjusted = Vec::with_capacity(hunks.len());
@@ -115,7 +120,7 @@ pub(super) fn place(
     // Lines of the file that are used up, and lines of the new one that are made.
     let (mut done, mut made) = (0usize, 0usize);
     for (at, hunk) in hunks.iter().enumerate() {
-        let first = file.locate(hunk, at + 1, &mut remarks)?;
+        let first = file.locate(hunk, at + 1, same_base, &mut remarks)?;
         let stated = stated(hunk);
         if first != stated {
             if first < done {
@@ -203,27 +208,38 @@ impl<'a> File<'a> {
         &mut self,
         hunk: &Hunk,
         number: usize,
+        same_base: bool,
         remarks: &mut Vec<String>,
     ) -> Result<usize, Box<Unplaced>> {
         let old: Vec<&[u8]> = hunk.lines.iter().filter_map(Line::old_side).collect();
         let stated = stated(hunk);
         if self.stands_at(&old, stated) {
-            if old.is_empty() || agrees(&hunk.heading, self.heading(stated)) {
+            // Nothing can stand above the first line, so that no heading can be wrong there.
+            if old.is_empty() || stated == 0 || self.confirms(&hunk.heading, stated) {
                 return Ok(stated);
             }
             let places = self.occurrences(&old, hunk, number)?;
-            if places.len() > 1 {
-                let reason = "its lines stand there, but below another heading, and also elsewhere";
+            let above = below(&shown(self.heading(stated)));
+            if hunk.heading.is_empty() {
+                if places.len() > 1 {
+                    remarks.push(format!(
+                        "hunk {number} names no heading, and its lines occur at {} places; it is \
+                         taken at its line {}, {above}",
+                        places.len(),
+                        stated + 1
+                    ));
+                }
+                return Ok(stated);
+            }
+            if !same_base {
+                let reason = "its lines stand there, but below another heading";
                 return Err(doubt(hunk, number, reason, self.with_headings(&places)));
             }
-            if !hunk.heading.is_empty() {
-                remarks.push(format!(
-                    "hunk {number} names `{}`, and sits at its line {} {}",
-                    hunk.heading_text(),
-                    stated + 1,
-                    below(&shown(self.heading(stated))),
-                ));
-            }
+            remarks.push(format!(
+                "hunk {number} names `{}`, and sits at its line {}, {above}",
+                hunk.heading_text(),
+                stated + 1,
+            ));
             return Ok(stated);
         }
         let places = match old.as_slice() {
@@ -247,7 +263,7 @@ impl<'a> File<'a> {
             [place] if !is_context(hunk.lines.last()) && place + old.len() != self.lines.len() => {
                 refuse("it has no context behind its last change, and is not moved")
             }
-            [place] if agrees(&hunk.heading, self.heading(*place)) => Ok(*place),
+            [place] if self.confirms(&hunk.heading, *place) => Ok(*place),
             [_] if hunk.heading.is_empty() => {
                 refuse("it names no heading that would confirm the only other place")
             }
@@ -269,18 +285,26 @@ impl<'a> File<'a> {
         Some((stated + at + 1, shown(old[at]), found))
     }
 
+    /// Whether the line that a hunk names is the nearest heading above index `at`, or stands
+    /// between that and `at`: tools that know a language name a method, not its class.
+    fn confirms(&self, heading: &[u8], at: usize) -> bool {
+        for line in self.lines[..at.min(self.lines.len())].iter().rev() {
+            if !heading.is_empty() && agrees(heading, line) {
+                return true;
+            }
+            if is_head(line) {
+                return false;
+            }
+        }
+        heading.is_empty()
+    }
+
     /// The last line before index `at` that looks like the head of something, as git's default
     /// rule has it.
     fn heading(&self, at: usize) -> &'a [u8] {
-        let is_head =
-            |line: &&&[u8]| matches!(line.first(), Some(b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$'));
         let above = &self.lines[..at.min(self.lines.len())];
-        above
-            .iter()
-            .rev()
-            .find(is_head)
-            .copied()
-            .unwrap_or_default()
+        let head = above.iter().rev().find(|line| is_head(line));
+        head.copied().unwrap_or_default()
     }
 
     fn with_headings(&self, places: &[usize]) -> Vec<(usize, String)> {
@@ -327,6 +351,11 @@ impl<'a> File<'a> {
         }
         Ok(places)
     }
+}
+
+/// Whether a line looks like the head of something, as git's default rule has it.
+fn is_head(line: &[u8]) -> bool {
+    matches!(line.first(), Some(b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$'))
 }
 
 /// Whether a hunk's heading is that line, whole or as git (80 bytes) and GNU diff (40) cut it.
@@ -376,7 +405,7 @@ mod tests {
     }
 
     fn try_on(hunks: &[Hunk], content: &str) -> Result<Placed, String> {
-        place(&path(), hunks, content.as_bytes()).map_err(|unplaced| unplaced.to_string())
+        place(&path(), hunks, content.as_bytes(), false).map_err(|unplaced| unplaced.to_string())
     }
 
     #[test]
@@ -407,7 +436,7 @@ mod tests {
         let swapped = format!("int x;\n{}{}", function("b"), function("a"));
         let error = try_on(&hunks, &swapped).unwrap_err();
         assert!(
-            error.contains("below another heading, and also elsewhere"),
+            error.contains("stand there, but below another heading"),
             "{error}"
         );
         assert!(error.contains("line 3, below `void b() {`"), "{error}");
@@ -423,6 +452,55 @@ mod tests {
             error.contains("only other place is below another heading"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_line_that_is_right_by_accident_is_refused_unless_the_base_is_the_same() {
+        let hunks = hunks("int x;\n", "a", &function("b"));
+        // The original is gone, and its twin has taken its very line.
+        let gone = format!("int x;\n{}", function("b"));
+        let error = try_on(&hunks, &gone).unwrap_err();
+        assert!(
+            error.contains("stand there, but below another heading"),
+            "{error}"
+        );
+        let placed = place(&path(), &hunks, gone.as_bytes(), true).unwrap();
+        assert!(
+            placed.remarks[0].contains("below `void b() {`"),
+            "{placed:?}"
+        );
+        // Without a heading there is nothing that would contradict the line.
+        let mut bare = hunks.clone();
+        bare[0].heading.clear();
+        let two = format!("int x;\n{}{}", function("a"), function("b"));
+        let placed = try_on(&bare, &two).unwrap();
+        assert!(
+            placed.remarks[0].contains("occur at 2 places"),
+            "{placed:?}"
+        );
+    }
+
+    #[test]
+    fn a_method_is_a_heading_inside_its_class() {
+        let class = "class A {\n    void m() {\n        0;\n        a();\n        b();\n        c();\n        d();\n        e();\n        f();\n    }\n};\n";
+        let new = class.replace("        d();", "        new();\n        d();");
+        let mut hunks = between(&path(), class.as_bytes(), new.as_bytes())
+            .unwrap()
+            .hunks;
+        for (heading, fits) in [
+            ("class A {", true),
+            ("void m() {", true),
+            ("void n() {", false),
+        ] {
+            hunks[0].heading = heading.into();
+            assert_eq!(try_on(&hunks, class).is_ok(), fits, "{heading}");
+            let moved = try_on(&hunks, &format!("int y;\n{class}"));
+            assert_eq!(
+                moved.is_ok_and(|placed| placed.offsets.len() == 1),
+                fits,
+                "{heading}"
+            );
+        }
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub(super) fn take(
     let mut faults = Faults::new();
     for file in &incoming.files {
         ctx.cancel.check()?;
-        match one(ground, file, &mut work, &mut taken)? {
+        match one(ground, (incoming, file), &mut work, &mut taken)? {
             Ok(()) => {}
             Err(fault) => faults.push((file.path().clone(), fault)),
         }
@@ -137,7 +137,7 @@ type Fault<T> = std::result::Result<T, String>;
 /// One file of a diff.
 fn one(
     ground: &Ground<'_>,
-    file: &FilePatch,
+    (incoming, file): (&Incoming, &FilePatch),
     work: &mut BTreeMap<RelPath, Work>,
     taken: &mut Taken,
 ) -> Result<Fault<()>> {
@@ -154,7 +154,7 @@ fn one(
             "it renames {from}; hooks edit files in place. Edit the file where it is, or bring a new \
              file and hook into {from}"
         )),
-        Operation::Edit(_) => edit(ground, file, work, taken),
+        Operation::Edit(_) => edit(ground, (incoming, file), work, taken),
         Operation::Create(_) => {
             if let Some(refused) = occupied(ground, path, work)? {
                 return fault(&refused);
@@ -220,7 +220,7 @@ fn create(
 
 fn edit(
     ground: &Ground<'_>,
-    file: &FilePatch,
+    (incoming, file): (&Incoming, &FilePatch),
     work: &mut BTreeMap<RelPath, Work>,
     taken: &mut Taken,
 ) -> Result<Fault<()>> {
@@ -245,7 +245,10 @@ fn edit(
     {
         return fault("it changes the file's mode; a patch does not change modes of files");
     }
-    match place(path, &file.hunks, &content) {
+    let base = ground.pristine.base.tree.to_string();
+    let folder = incoming.folder.as_ref();
+    let same_base = folder.is_some_and(|folder| folder.base == base);
+    match place(path, &file.hunks, &content, same_base) {
         Ok(placed) => {
             taken.offsets.extend(placed.offsets);
             let remarks = placed.remarks.into_iter();

@@ -168,6 +168,13 @@ fn without_its_block_a_mail_keeps_what_git_keeps() {
     for file in exported(&toy, Format::Mail) {
         let mut mail = crate::mail::read(&file.content).unwrap();
         mail.notes = " src/main.c | 1 +\n".into();
+        // As git itself names it: the whole line.
+        let text = String::from_utf8_lossy(&mail.diff).into_owned();
+        if file.name.ends_with("second.patch") {
+            mail.diff = text
+                .replace("@@ int main()\n", "@@ int main() {\n")
+                .into_bytes();
+        }
         let path = toy.root().join(&file.name);
         fs::write(&path, crate::mail::write(&mail).unwrap()).unwrap();
         paths.push(path);
@@ -358,4 +365,68 @@ fn a_kill_at_any_step_of_an_export_leaves_before_or_after() {
         }
     }
     assert!(before > 3 && after >= 2, "{before} {after}");
+}
+
+/// A patch whose overlay is `content`, out and in again in both forms of a series.
+fn keeps(title: &str, content: &[u8]) {
+    for format in [Format::Mail, Format::Quilt] {
+        let toy = Toy::new();
+        toy.patch("one", "", &[("src/new.txt", "")]);
+        fs::write(toy.root().join("patches/one/src/src/new.txt"), content).unwrap();
+        put(
+            &toy.root().join("patches/one/patch.toml"),
+            &format!("schema = 1\nid = \"one\"\ntitle = \"{title}\"\npurpose = \"\"\n"),
+        );
+        toy.series(&["one"]);
+        let first = exported(&toy, format);
+        let mail = crate::mail::read(&first[0].content).unwrap();
+        assert_eq!(mail.subject, title);
+        let paths = written(&toy, format);
+        again(&toy, paths);
+        let patch = &toy.load().patches[0];
+        assert_eq!(patch.overlay[0].content, content);
+        assert_eq!(patch.manifest.title, title);
+        assert_eq!(exported(&toy, format), first);
+    }
+}
+
+// Each of the next four was lost by another project's patch scripts once.
+
+/// electron#28360.
+#[test]
+fn carriage_returns_are_kept() {
+    keeps("CR LF", b"a\r\n\r\nb\n\rc\r\r\n");
+    keeps("Only CR LF", b"a\r\nb\r\n");
+}
+
+/// electron#28454.
+#[test]
+fn text_beyond_ascii_is_kept() {
+    keeps("Grüße, 日本語 and é", "ä 日本語\n".as_bytes());
+    keeps("No UTF-8", b"caf\xe9 \xff\xfe\n");
+}
+
+/// electron#48797.
+#[test]
+fn brackets_in_a_subject_are_kept() {
+    for title in [
+        "[server] x",
+        "[a] [b] x",
+        "[RFC] x",
+        "x [y]",
+        "[PATCH] x",
+        "[PATCH 1/2] x",
+        "Re: x",
+    ] {
+        keeps(title, b"x\n");
+    }
+}
+
+/// electron#15579.
+#[test]
+fn a_missing_last_line_end_stays_missing() {
+    keeps("None", b"a\nb");
+    keeps("Only one line", b"a");
+    keeps("One blank", b" ");
+    keeps("Several ends", b"a\n\n\n");
 }

@@ -220,6 +220,7 @@ fn the_wrong_one_of_two_functions_with_one_body_is_never_taken() {
         format!("// new\n{old}"),
         format!("// new\n{swapped}"),
         format!("// new\nint x;\n{}", function("b")),
+        format!("int x;\n{}", function("b")),
     ] {
         let toy = toy_with(&base);
         let before = committed(&toy);
