@@ -382,11 +382,15 @@ fn failure(problems: &[Problem], ids: &[String], incoming: &[Incoming]) -> Error
             .map_or("", |incoming| incoming.origin.as_str())
     };
     let cascades = problems.iter().filter(|problem| !is_root(problem));
+    let mut named = "";
     for problem in roots.into_iter().chain(cascades) {
+        if problem.patch != named {
+            named = &problem.patch;
+            text.push_str(&format!("\n`{named}`, {}:", origin(named)));
+        }
         text.push_str(&format!(
-            "\n- {}\n  from {}",
-            problem.to_string().replace('\n', "\n  "),
-            origin(&problem.patch)
+            "\n- {}",
+            problem.to_string().replace('\n', "\n  ")
         ));
     }
     Error::finding(text).hint(
