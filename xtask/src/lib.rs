@@ -18,6 +18,7 @@
 //! | [`mail`] | diffs with an author and a reason, as `git format-patch` writes and `git am` takes them |
 //! | [`patchset`] | patches and series: load, images, apply, revert, status, verify |
 //! | [`authoring`] | the life of a patch: begin, refresh, reorder, split, fold, rename, snapshots |
+//! | [`exchange`] | patches in and out: mails, quilt folders, diffs |
 //! | [`lint`] | is the series in order? one rule, one file |
 //! | [`build`] | tools, CMake, ninja, stamps and build manifests |
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
@@ -32,6 +33,7 @@ pub mod ctx;
 pub mod diff;
 pub mod doctor;
 pub mod error;
+pub mod exchange;
 pub mod fixture;
 pub mod gate;
 pub mod journal;
