@@ -20,6 +20,7 @@
 //! | [`authoring`] | the life of a patch: begin, refresh, reorder, split, fold, rename, snapshots |
 //! | [`symbols`] | what a C++ or CMake source declares and uses, and what of it differs between two trees |
 //! | [`sync`] | moving a series to another base, with a verdict for every hook |
+//! | [`exchange`] | patches in and out: mails, quilt folders, diffs |
 //! | [`lint`] | is the series in order? one rule, one file |
 //! | [`build`] | tools, CMake, ninja, stamps and build manifests |
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
@@ -34,6 +35,7 @@ pub mod ctx;
 pub mod diff;
 pub mod doctor;
 pub mod error;
+pub mod exchange;
 pub mod fixture;
 pub mod gate;
 pub mod journal;

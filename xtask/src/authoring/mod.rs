@@ -13,8 +13,9 @@ mod snapshot;
 
 pub use arrange::{fold, rename, reorder, split};
 pub use new::new;
-pub use refresh::{Refreshed, refresh};
-pub use save::{Extra, Saved, save_with, with_hooks};
+pub use rebase::Conflict;
+pub use refresh::{Refreshed, follow, refresh, refuse};
+pub use save::{Extra, Saved, edit_manifest, save_with, with_hooks};
 pub use snapshot::{Snapshot, restore, snapshot, snapshots};
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ pub struct Extra {
     /// Patches whose folder goes.
     pub gone: Vec<String>,
     /// Other files of the checkout to write.
-    pub written: Vec<(RelPath, String)>,
+    pub written: Vec<(RelPath, Vec<u8>)>,
     /// Other files of the checkout to remove.
     pub removed: Vec<RelPath>,
 }
@@ -108,30 +108,24 @@ pub fn save_with(
     new: &Series,
     extra: &Extra,
 ) -> Result<Saved> {
-    let Extra {
-        manifests,
-        gone,
-        written,
-        removed,
-    } = extra;
     let images = Images::compute(pristine, new).context(|| "nothing was written".to_owned())?;
     let mut changes = Changes::default();
-    for id in gone {
+    for id in &extra.gone {
         remove_folder(ctx, id, &mut changes)?;
     }
     for patch in &new.patches {
         let before = old.patches.iter().find(|other| other.id() == patch.id());
-        write_patch(ctx, before, patch, manifests, &mut changes)?;
+        write_patch(ctx, before, patch, &extra.manifests, &mut changes)?;
     }
     changes.write(
         RelPath::new("registry/series.toml")?,
         series_text(ctx, new)?,
         false,
     );
-    for (path, text) in written {
-        changes.write(path.clone(), text.as_bytes(), false);
+    for (path, text) in &extra.written {
+        changes.write(path.clone(), text.clone(), false);
     }
-    for path in removed {
+    for path in &extra.removed {
         changes.remove(path.clone());
     }
     for (path, text) in crate::patchset::records(&ctx.project, new, &images)? {

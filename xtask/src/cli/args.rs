@@ -125,6 +125,10 @@ pub enum Command {
     Refresh(super::refresh::RefreshArgs),
     /// Move a series to another base, and say what became of every hook
     Sync(super::sync::SyncArgs),
+    /// Write patches as mails, as a quilt folder, or as one diff
+    Export(super::export::ExportArgs),
+    /// Take patches from mails, quilt folders or diffs into the series
+    Import(super::import::ImportArgs),
     /// Check base, registry and working tree to the last byte
     Verify(super::verify::VerifyArgs),
     /// Check the series: additivity, markers, registry, gates, names, white space
@@ -161,6 +165,8 @@ impl Command {
             Command::Restore(_) => "restore",
             Command::Refresh(_) => "refresh",
             Command::Sync(_) => "sync",
+            Command::Export(_) => "export",
+            Command::Import(_) => "import",
             Command::Verify(_) => "verify",
             Command::Lint(_) => "lint",
             Command::Build(_) => "build",

@@ -6,10 +6,12 @@ mod args;
 mod build;
 mod doctor;
 mod edit;
+mod export;
 mod fixture;
 mod fold;
 mod gate;
 mod goto;
+mod import;
 mod lint;
 mod new;
 mod outcome;
@@ -129,6 +131,8 @@ fn run(cli: Cli) -> Result<Outcome> {
         Command::Restore(args) => snapshot::restore(&ctx, args),
         Command::Refresh(args) => refresh::run(&ctx, args),
         Command::Sync(args) => sync::run(&ctx, args),
+        Command::Export(args) => export::run(&ctx, args, cli.global.json),
+        Command::Import(args) => import::run(&ctx, args),
         Command::Verify(args) => verify::run(&ctx, args),
         Command::Build(args) => build::run(&ctx, args),
         Command::Fixture(args) => fixture::run(&ctx, args),

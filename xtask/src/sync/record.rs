@@ -39,7 +39,9 @@ pub(super) fn write(
     }
     if !retired.is_empty() {
         let text = retire(ctx, &pristine.base, retired, from)?;
-        extra.written.push((RelPath::new(RETIRED)?, text));
+        extra
+            .written
+            .push((RelPath::new(RETIRED)?, text.into_bytes()));
     }
     let saved = save_with(ctx, &lock, pristine, there, series, &extra)?;
     Ok(saved.files)
