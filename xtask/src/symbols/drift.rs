@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::symbols::includes::{Headers, Sources};
 use crate::symbols::uses::{How, Use, identifiers, last, locals};
-use crate::symbols::{Outline, Symbol, SymbolKind};
+use crate::symbols::{Language, Outline, Symbol, SymbolKind};
 use crate::tree::RelPath;
 
 /// A text that uses what a tree declares.
@@ -166,9 +166,18 @@ impl<'s> Side<'s> {
         now: bool,
     ) -> Result<Self> {
         let headers = Headers::new(sources, extra.clone());
+        let cmake: BTreeSet<RelPath> = sources
+            .paths()
+            .into_iter()
+            .filter(|path| Language::of(path) == Some(Language::Cmake))
+            .collect();
         let reach = users
             .par_iter()
             .map(|user| {
+                if Language::of(&user.file) == Some(Language::Cmake) {
+                    // Targets are known everywhere, whoever includes whom.
+                    return Ok(cmake.clone());
+                }
                 let moved = user.moved_to.as_ref().filter(|_| now);
                 let mut reach = headers.closure(moved.unwrap_or(&user.file))?;
                 reach.retain(|path| !extra.contains_key(path));
@@ -337,7 +346,7 @@ impl Found {
 }
 
 /// One declaration on one side.
-struct Side1<'s> {
+struct Declared<'s> {
     place: Place,
     symbol: &'s Symbol,
     tight: String,
@@ -350,11 +359,11 @@ fn global(
     index: usize,
     found: &mut Found,
 ) -> Result<()> {
-    let mut groups: BTreeMap<String, [Vec<Side1<'_>>; 2]> = BTreeMap::new();
+    let mut groups: BTreeMap<String, [Vec<Declared<'_>>; 2]> = BTreeMap::new();
     for (at, side) in [before, after].into_iter().enumerate() {
         for (place, symbol) in side.meant(index, used) {
             let group = groups.entry(symbol.qualified()).or_default();
-            group[at].push(Side1 {
+            group[at].push(Declared {
                 place,
                 symbol,
                 tight: symbol.tight(),
@@ -372,12 +381,12 @@ fn global(
 fn compare(
     after: &Side<'_>,
     name: &str,
-    old: &[Side1<'_>],
-    new: &[Side1<'_>],
+    old: &[Declared<'_>],
+    new: &[Declared<'_>],
     index: usize,
     found: &mut Found,
 ) -> Result<()> {
-    let drift = |change, old: Option<&Side1<'_>>, new: Option<&Side1<'_>>| Drift {
+    let drift = |change, old: Option<&Declared<'_>>, new: Option<&Declared<'_>>| Drift {
         change,
         kind: old.or(new).map(|side| side.symbol.kind),
         name: name.to_owned(),
@@ -385,7 +394,7 @@ fn compare(
         after: new.map(|side| side.place.clone()),
         users: vec![index],
     };
-    let only = |these: &[Side1<'_>], those: &[Side1<'_>]| -> Vec<usize> {
+    let only = |these: &[Declared<'_>], those: &[Declared<'_>]| -> Vec<usize> {
         let mut seen = HashSet::new();
         let mut list: Vec<usize> = (0..these.len())
             .filter(|at| !those.iter().any(|that| that.tight == these[*at].tight))
@@ -397,7 +406,7 @@ fn compare(
     };
     let (mut gone, mut come) = (only(old, new), only(new, old));
     let declared =
-        |list: &[usize], side: &[Side1<'_>]| list.iter().any(|at| is_bare(side[*at].symbol));
+        |list: &[usize], side: &[Declared<'_>]| list.iter().any(|at| is_bare(side[*at].symbol));
     if declared(&gone, old) && declared(&come, new) {
         // Declaration and definition changed alike: once is enough.
         gone.retain(|at| is_bare(old[*at].symbol));
@@ -435,7 +444,7 @@ fn compare(
         }
     }
     // All is the same: perhaps not its place.
-    let files = |side: &[Side1<'_>]| -> BTreeSet<(String, RelPath)> {
+    let files = |side: &[Declared<'_>]| -> BTreeSet<(String, RelPath)> {
         let each = side.iter();
         each.map(|s| (s.tight.clone(), s.place.file.clone()))
             .collect()
@@ -463,8 +472,8 @@ fn is_callable(symbol: &Symbol) -> bool {
 }
 
 /// Declaration and definition of one function: `void f(int a = 1)` and `void s::f(int a)`.
-fn same_but_for_scope(one: &Side1<'_>, two: &Side1<'_>) -> bool {
-    let parameters = |side: &Side1<'_>| -> Option<String> {
+fn same_but_for_scope(one: &Declared<'_>, two: &Declared<'_>) -> bool {
+    let parameters = |side: &Declared<'_>| -> Option<String> {
         let text = &side.tight;
         let from = text.find(&format!("{}(", side.symbol.name))?;
         let mut out = String::new();

@@ -104,6 +104,25 @@ pub(super) fn locals(text: &[u8], lines: &Range<usize>) -> Vec<Local> {
     found
 }
 
+/// The types that templates take.
+fn type_parameters(text: &[u8]) -> HashSet<String> {
+    let mut found = HashSet::new();
+    each_part(text, 0, 8, &mut |cut, node, _| {
+        let mut todo = vec![node];
+        while let Some(node) = todo.pop() {
+            let named = node.kind() == "type_parameter_declaration"
+                || node.kind() == "variadic_type_parameter_declaration";
+            for (child, _) in children(node) {
+                if named && child.kind() == "type_identifier" {
+                    found.insert(text_of(cut, child));
+                }
+                todo.push(child);
+            }
+        }
+    });
+    found
+}
+
 /// Where a line begins; the end where there is none.
 fn line_start(text: &[u8], line: usize) -> usize {
     let Some(before) = line.checked_sub(2) else {
@@ -128,7 +147,7 @@ fn each_part(
         return;
     }
     for branch in &cut.branches {
-        let lines = text[..branch.start].iter().filter(|b| **b == b'\n').count();
+        let lines = cut.row(branch.start);
         each_part(&text[branch.clone()], above + lines, depth - 1, visit);
     }
 }
@@ -324,6 +343,7 @@ fn collect(text: &[u8], outline: &Outline, lines: Option<&[Range<usize>]>) -> BT
     }
     if lines.is_none() {
         let all = 0..usize::MAX;
+        own.types.extend(type_parameters(text));
         for local in locals(text, &all) {
             let kind = type_of(&local.signature, &local.name);
             own.variables.insert(local.name, kind);
@@ -387,7 +407,7 @@ fn words(text: &[u8], lines: Option<&[Range<usize>]>) -> BTreeSet<Use> {
         }
         let code = line.split('#').next().unwrap_or_default();
         for word in code.split(|c: char| !c.is_alphanumeric() && !"_-.".contains(c)) {
-            if !word.is_empty() {
+            if word.starts_with(|c: char| c.is_alphabetic() || c == '_') {
                 found.insert(Use {
                     name: word.to_owned(),
                     how: How::Other,
@@ -636,7 +656,10 @@ impl Collector<'_> {
         let mut how = how;
         match how {
             How::Call | How::Other if of.is_none() => {
-                if self.own.variables.contains_key(&name) || self.own.names.contains(&name) {
+                let own = self.own.variables.contains_key(&name)
+                    || self.own.names.contains(&name)
+                    || self.own.members.contains(&name);
+                if own {
                     return;
                 }
                 if around.is_some_and(|(_, _, variables)| variables.contains_key(&name)) {
@@ -705,7 +728,7 @@ fn type_of(signature: &str, name: &str) -> Option<String> {
                     | "signed"
             )
         })
-        .last()?;
+        .next_back()?;
     (word != "auto").then(|| word.to_owned())
 }
 
