@@ -694,6 +694,25 @@ pub(super) fn last(name: &str) -> &str {
     name.rsplit("::").next().unwrap_or(name)
 }
 
+/// Words before a type that are not it.
+const QUALIFIERS: [&str; 15] = [
+    "class",
+    "const",
+    "constexpr",
+    "enum",
+    "extern",
+    "inline",
+    "mutable",
+    "register",
+    "signed",
+    "static",
+    "struct",
+    "thread_local",
+    "union",
+    "unsigned",
+    "volatile",
+];
+
 /// The type in the signature of the variable `name`, as far as members are asked of it: of a
 /// pointer, a reference or a smart pointer what it leads to. Nothing where it is deduced.
 fn type_of(signature: &str, name: &str) -> Option<String> {
@@ -707,28 +726,8 @@ fn type_of(signature: &str, name: &str) -> Option<String> {
     let text = text.split('<').next().unwrap_or(text);
     let words = text.split(|c: char| !(c.is_alphanumeric() || "_:".contains(c)));
     let word = words
-        .filter(|word| !word.is_empty())
-        .filter(|word| {
-            !matches!(
-                *word,
-                "const"
-                    | "constexpr"
-                    | "struct"
-                    | "class"
-                    | "enum"
-                    | "union"
-                    | "static"
-                    | "volatile"
-                    | "register"
-                    | "extern"
-                    | "mutable"
-                    | "inline"
-                    | "thread_local"
-                    | "unsigned"
-                    | "signed"
-            )
-        })
-        .next_back()?;
+        .rev()
+        .find(|word| !word.is_empty() && !QUALIFIERS.contains(word))?;
     (word != "auto").then(|| word.to_owned())
 }
 
