@@ -16,6 +16,8 @@ pub(super) struct Cut {
     pub branches: Vec<Range<usize>>,
     /// The decorating macros that are not in `parse`.
     pub decorations: Vec<Range<usize>>,
+    /// Where the lines end.
+    ends: Vec<usize>,
 }
 
 impl Cut {
@@ -30,7 +32,18 @@ impl Cut {
             parse,
             branches,
             decorations,
+            ends: source
+                .iter()
+                .enumerate()
+                .filter(|(_, byte)| **byte == b'\n')
+                .map(|(at, _)| at)
+                .collect(),
         }
+    }
+
+    /// The line of an offset, from 0.
+    pub(super) fn row(&self, offset: usize) -> usize {
+        self.ends.partition_point(|end| *end < offset)
     }
 }
 
@@ -255,7 +268,7 @@ fn decorations(code: &[u8], parse: &mut [u8]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut at = 0;
     while at < code.len() {
-        if code[at..].starts_with(b"<<<") {
+        if code[at] == b'<' && code[at..].starts_with(b"<<<") {
             let near = &code[at..(at + 600).min(code.len())];
             if let Some(end) = near.windows(3).position(|three| three == b">>>") {
                 let end = at + end + 3;
@@ -271,6 +284,11 @@ fn decorations(code: &[u8], parse: &mut [u8]) -> Vec<Range<usize>> {
         let mut end = at;
         while end < code.len() && is_word(code[end]) {
             end += 1;
+        }
+        // Most words are none of these.
+        if !matches!(code[at], b'A'..=b'Z' | b'_' | b'r' | b'n') {
+            at = end;
+            continue;
         }
         let word = std::str::from_utf8(&code[at..end]).unwrap_or_default();
         let opening = code[end..].trim_ascii_start().first() == Some(&b'(');

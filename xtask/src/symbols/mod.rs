@@ -1,6 +1,6 @@
 //! What a C, C++, CUDA or CMake source declares and uses, and what of it differs between two trees.
 //!
-//! [`Outline::of`] lists what one text declares, [`uses`] what a text needs from elsewhere, and
+//! [`Outline::of`] lists what one text declares, [`uses()`] what a text needs from elsewhere, and
 //! [`drift()`] holds the uses of patches against the declarations of two trees. All of it reads
 //! text alone: nothing is preprocessed, no type is checked, no compiler is asked. So it errs, in
 //! known ways:
@@ -15,8 +15,11 @@
 
 mod cmake;
 mod cut;
+mod drift;
+mod includes;
 mod outline;
 mod parse;
+mod uses;
 
 use std::fmt;
 use std::ops::Range;
@@ -24,6 +27,10 @@ use std::ops::Range;
 use serde::Serialize;
 
 use crate::tree::RelPath;
+
+pub use drift::{Change, Drift, Place, User, drift};
+pub use includes::{Folder, Headers, Sources, includes};
+pub use uses::{How, Use, uses, uses_of_lines};
 
 /// What sort of thing a [`Symbol`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]

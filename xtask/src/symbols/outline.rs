@@ -54,7 +54,7 @@ fn fragment(
     let Walk { found, trouble, .. } = walk;
     if depth > 0 {
         for branch in &cut.branches {
-            let above = count_lines(&cut.text[..branch.start]);
+            let above = cut.row(branch.start);
             let line = lines + above + 1;
             let around = found
                 .iter()
@@ -83,10 +83,6 @@ fn fragment(
     }
     out.symbols.extend(found);
     out.trouble.extend(trouble);
-}
-
-fn count_lines(text: &[u8]) -> usize {
-    text.iter().filter(|byte| **byte == b'\n').count()
 }
 
 /// A node still to be looked at, and what it is in.
@@ -497,7 +493,7 @@ impl Walk<'_> {
             (signature.to_owned(), body.map(|body| self.span(body)))
         };
         let mut lines = self.span(node);
-        let first = self.lines + 1 + self.line_of(self.start(node), node);
+        let first = self.lines + 1 + self.cut.row(self.start(node));
         lines.start = first.min(lines.start);
         self.found.push(Symbol {
             kind,
@@ -526,13 +522,6 @@ impl Walk<'_> {
                 _ => return start,
             }
         }
-    }
-
-    /// The line of `offset`, which is at or a little before the start of `node`.
-    fn line_of(&self, offset: usize, node: Node<'_>) -> usize {
-        let row = node.start_position().row;
-        let between = &self.cut.text[offset.min(node.start_byte())..node.start_byte()];
-        row - count_lines(between).min(row)
     }
 
     fn span(&self, node: Node<'_>) -> Range<usize> {
@@ -572,8 +561,7 @@ impl Walk<'_> {
                 }
             });
             let top = first.start_position().row;
-            let row =
-                |offset: usize| count_lines(&self.cut.text[..offset.min(self.cut.text.len())]);
+            let row = |offset: usize| self.cut.row(offset);
             let (within, name) = split(&name);
             let signature = one_line(&self.cut.text[first.start_byte()..open]);
             self.found.push(Symbol {

@@ -1,9 +1,5 @@
 use super::*;
 
-fn path(text: &str) -> RelPath {
-    RelPath::new(text).unwrap()
-}
-
 fn outline(text: &str) -> Outline {
     Outline::of(&path("a.cpp"), text.as_bytes())
 }
