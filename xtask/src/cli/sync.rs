@@ -8,6 +8,7 @@ use crate::cli::{Outcome, Status, gate};
 use crate::ctx::Ctx;
 use crate::error::Result;
 use crate::patchset::Series;
+use crate::symbols::Change;
 use crate::sync::{self, Choices, End, HookReport, HookVerdict, PatchReport, PatchVerdict, Step};
 
 /// Flags of `sync`.
@@ -81,7 +82,7 @@ pub fn run(ctx: &Ctx, args: SyncArgs) -> Result<Outcome> {
             sync::begin(ctx, &from, &to, &choices)?
         }
     };
-    let drift = sync::drift(ctx, &step)?;
+    let drift = sync::drift(&step)?;
     let mut outcome = outcome(&step, &drift);
     if let (End::Done { series, .. }, false) = (&step.end, args.no_gates) {
         judge(ctx, series, &mut outcome)?;
@@ -231,7 +232,31 @@ fn drifts(text: &mut String, drift: &[sync::Drift]) {
         }
     ));
     for one in real {
-        text.push_str(&one.text());
+        let found = &one.declaration;
+        let kind = found
+            .kind
+            .map_or_else(|| "variable".to_owned(), |kind| kind.to_string());
+        let what = match found.change {
+            Change::Removed => "removed",
+            Change::Changed => "changed",
+            Change::AddedOverload => "overload added",
+            Change::Moved => "moved",
+        };
+        text.push_str(&format!("  {what}: {kind} {}\n", found.name));
+        for (sign, place) in [('-', &found.before), ('+', &found.after)] {
+            if let Some(place) = place {
+                text.push_str(&format!(
+                    "    {sign} {}:{}: {}\n",
+                    place.file, place.line, place.signature
+                ));
+            }
+        }
+        let users: Vec<String> = one
+            .used_by
+            .iter()
+            .map(|(patch, file)| format!("{patch} in {file}"))
+            .collect();
+        text.push_str(&format!("    used by {}\n", users.join(", ")));
     }
 }
 

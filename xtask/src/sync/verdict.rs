@@ -147,6 +147,11 @@ impl PatchVerdict {
         }
     }
 
+    /// Whether it belongs to the new series, now or once somebody has decided.
+    pub fn is_carried(&self) -> bool {
+        !matches!(self, PatchVerdict::Skipped | PatchVerdict::Retired { .. })
+    }
+
     /// The word for people.
     pub fn word(&self) -> &'static str {
         match self {
