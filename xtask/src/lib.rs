@@ -23,6 +23,7 @@
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
 //! | [`gate`] | servers under test, comparisons, verdicts, reports |
 //! | [`doctor`] | what is there and what is missing |
+//! | [`invariants`] | what must hold for any input of the readers, for fuzzing |
 //! | [`cli`] | the only part that knows of clap and terminals: one command, one file |
 
 pub mod authoring;
@@ -34,6 +35,7 @@ pub mod doctor;
 pub mod error;
 pub mod fixture;
 pub mod gate;
+pub mod invariants;
 pub mod journal;
 pub mod lint;
 pub mod lock;

@@ -140,7 +140,7 @@ fn a_killed_command_takes_its_git_along() {
     checkout.write(
         "bin/git",
         &format!(
-            "#!/bin/sh\necho $$ > '{}'\nexec sleep 1000\n",
+            "#!/bin/sh\necho $$ > '{}'\nexec sleep 60\n",
             pid.display()
         ),
     );
