@@ -139,10 +139,7 @@ fn a_killed_command_takes_its_git_along() {
     let pid = checkout.0.path().join("pid");
     checkout.write(
         "bin/git",
-        &format!(
-            "#!/bin/sh\necho $$ > '{}'\nexec sleep 60\n",
-            pid.display()
-        ),
+        &format!("#!/bin/sh\necho $$ > '{}'\nexec sleep 60\n", pid.display()),
     );
     let bin = checkout.0.path().join("bin");
     std::fs::set_permissions(bin.join("git"), std::fs::Permissions::from_mode(0o755)).unwrap();

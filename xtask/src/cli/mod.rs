@@ -13,6 +13,7 @@ mod goto;
 mod lint;
 mod new;
 mod outcome;
+mod problem;
 mod refresh;
 mod rename;
 mod reorder;

@@ -13,10 +13,12 @@ mod status;
 mod verify;
 
 #[cfg(test)]
+mod state_tests;
+#[cfg(test)]
 mod tests;
 
 pub use apply::{Moved, apply, copy_file, revert};
-pub use images::{Image, Images, Problem, Step, pristine_image};
+pub use images::{Image, Images, Landed, Problem, Step, UPSTREAMED, parts, pristine_image};
 pub use load::{Overlay, Patch, Series, is_patch_id};
 pub use refresh::{records, refresh, registry_drift, registry_of};
 pub use status::{

@@ -126,7 +126,7 @@ fn edits_are_named_and_never_overwritten() {
     put(&toy.tree().join("src/main.c"), &edited);
     put(&toy.tree().join("src/mine.c"), "mine\n");
     fs::remove_file(toy.tree().join("src/other.c")).unwrap();
-    assert_eq!(states(&toy), [PatchState::Drifted, PatchState::Drifted]);
+    assert_eq!(states(&toy), [PatchState::Applied, PatchState::Edited]);
 
     for result in [
         revert(&toy.ctx, &toy.pristine, &toy.load(), false),
@@ -210,8 +210,12 @@ fn root_failures_and_what_follows_are_told_apart() {
     insta::assert_snapshot!(error.to_string(), @r"
     the series does not apply to toy
     - first: src/main.c: hunk 1 (int main()), line 2: the file is not what the hunk expects
-        expected:     uno();
-        found:        one();
+        line    expected      | found
+           1    int main() {  | int main() {
+           2 !      uno();    |     one();
+           3        two();    |     two();
+           4        return 0; |     return 0;
+           5    }             | }
     - second: not tried, since `first` failed
     ");
 }
