@@ -12,7 +12,7 @@ mod save;
 mod snapshot;
 
 pub use arrange::{fold, rename, reorder, split};
-pub use new::new;
+pub use new::{PURPOSE, TITLE, new};
 pub use refresh::{Refreshed, refresh};
 pub use save::Saved;
 pub use snapshot::{Snapshot, restore, snapshot, snapshots};

@@ -9,7 +9,7 @@ use crate::diff::{self, Mismatch, Paint};
 use crate::error::{Error, Result};
 use crate::model::Digest;
 use crate::patchset::status::{STATE_DIR, count};
-use crate::patchset::{Patch, Series};
+use crate::patchset::{Collision, Patch, Series, collisions};
 use crate::tree::{Entry, FileMode, RelPath};
 use crate::vendor::Pristine;
 
@@ -171,6 +171,7 @@ impl Images {
         // File to the patch that failed on it.
         let mut broken: BTreeMap<RelPath, String> = BTreeMap::new();
         let mut failed: BTreeSet<&str> = BTreeSet::new();
+        let collisions = collisions(pristine, series);
         for (at, patch) in series.patches.iter().enumerate() {
             let cause = patch
                 .manifest
@@ -186,7 +187,10 @@ impl Images {
                     problem.follows_from = Some(cause);
                     vec![problem]
                 }
-                None => images.add(pristine, at, patch)?,
+                None => {
+                    let own = collisions.iter().filter(|one| one.patch == at).collect();
+                    images.add(pristine, at, patch, own)?
+                }
             };
             images.landed[at] = (found.iter().filter_map(|problem| problem.landed.as_ref()))
                 .map(|landed| landed.hooks)
@@ -204,7 +208,13 @@ impl Images {
     }
 
     /// Adds one patch; on a problem, none of its images stay.
-    fn add(&mut self, pristine: &Pristine, at: usize, patch: &Patch) -> Result<Vec<Problem>> {
+    fn add(
+        &mut self,
+        pristine: &Pristine,
+        at: usize,
+        patch: &Patch,
+        collisions: Vec<&Collision>,
+    ) -> Result<Vec<Problem>> {
         let mut problems = Vec::new();
         let mut steps: Vec<(RelPath, Option<Image>, Image)> = Vec::new();
         let problem = |file: &RelPath, detail: String| Problem::new(patch.id(), Some(file), detail);
@@ -232,7 +242,11 @@ impl Images {
             }
         }
         for file in &patch.overlay {
-            if let Some(detail) = self.no_room(pristine, &file.path, &steps) {
+            let collision = collisions.iter().find(|one| one.path == file.path);
+            let detail = collision
+                .map(ToString::to_string)
+                .or_else(|| self.no_room(pristine, &file.path, &steps));
+            if let Some(detail) = detail {
                 problems.push(problem(&file.path, detail));
                 continue;
             }

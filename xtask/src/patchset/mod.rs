@@ -8,6 +8,7 @@ mod apply;
 pub mod book;
 mod images;
 mod load;
+mod names;
 mod refresh;
 mod status;
 mod verify;
@@ -20,6 +21,7 @@ mod tests;
 pub use apply::{Moved, apply, copy_file, revert};
 pub use images::{Image, Images, Landed, Problem, Step, UPSTREAMED, parts, pristine_image};
 pub use load::{Overlay, Patch, Series, is_patch_id};
+pub use names::{Collision, collisions};
 pub use refresh::{records, refresh, registry_drift, registry_of};
 pub use status::{
     PatchState, TreeStatus, WorkingTree, applied, position, read_state, scan, status,

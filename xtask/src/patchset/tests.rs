@@ -116,6 +116,17 @@ fn until_stops_after_a_patch() {
     apply_all(&toy);
     assert_eq!(states(&toy), [PatchState::Applied; 2]);
     assert!(series.position("secnd").unwrap_err().hints()[0].contains("`second`"));
+    put(
+        &toy.root().join("registry/upstreams.toml"),
+        &(fs::read_to_string(toy.root().join("registry/upstreams.toml")).unwrap()
+            + &format!("[[base]]\nid = \"old\"\ntree = \"{}\"\n", "0".repeat(64))),
+    );
+    put(
+        &toy.root().join("registry/series.toml"),
+        "schema = 1\n[series]\ntoy = []\nold = [\"first\"]\n",
+    );
+    let hint = toy.load().position("first").unwrap_err().hints()[0].clone();
+    assert!(hint.contains("--base old"), "{hint}");
 }
 
 #[test]
