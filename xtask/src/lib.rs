@@ -16,10 +16,11 @@
 //! | [`vendor`] | bases: fetch, check, unpack, materialise |
 //! | [`diff`] | unified diffs: parse, write, and apply exactly |
 //! | [`mail`] | diffs with an author and a reason, as `git format-patch` writes and `git am` takes them |
-//! | [`patchset`] | patches and series: load, images, apply, revert, status, verify |
+//! | [`patchset`] | patches and series: load, images, apply, revert, status |
 //! | [`authoring`] | the life of a patch: begin, refresh, reorder, split, fold, rename, snapshots |
 //! | [`lint`] | is the series in order? one rule, one file |
 //! | [`build`] | tools, CMake, ninja, stamps and build manifests |
+//! | [`verify`] | is everything as recorded? asks lint, the tree and the builds |
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
 //! | [`gate`] | servers under test, comparisons, verdicts, reports |
 //! | [`doctor`] | what is there and what is missing |
@@ -46,6 +47,7 @@ pub mod process;
 pub mod project;
 pub mod tree;
 pub mod vendor;
+pub mod verify;
 
 #[cfg(test)]
 mod toy;

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::*;
 use crate::Kind;
-use crate::patchset::{Images, Series, applied, apply, verify};
+use crate::patchset::{Images, Series, applied, apply};
 use crate::toy::{Toy, put};
 use crate::tree::{RelPath, fault};
 
@@ -32,7 +32,7 @@ fn result(toy: &Toy) -> Vec<(RelPath, Vec<u8>)> {
 }
 
 fn in_order(toy: &Toy) {
-    let found = verify(&toy.ctx, &toy.pristine, &toy.load())
+    let found = crate::verify::series(&toy.ctx, &toy.pristine, &toy.load())
         .unwrap()
         .findings;
     assert!(found.is_empty(), "{found:#?}");

@@ -48,7 +48,7 @@ fn every_rule_finds_its_fault() {
                 .replace("+1,6", "+1,5");
             put(&toy.root().join("patches/first/hooks.patch"), &text);
         },
-        "patches/first/patch.toml:1: additivity: the hooks of `first` delete 1 upstream lines, 0 are allowed",
+        "patches/first/patch.toml:1: additivity: the hooks of `first` delete 1 upstream line, 0 are allowed",
     );
     check(
         &|toy| {

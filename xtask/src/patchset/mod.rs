@@ -1,4 +1,4 @@
-//! Patches and series: load, images, apply, revert, status, verify.
+//! Patches and series: load, images, apply, revert, status.
 //!
 //! [`Series`] is what the registry and `patches/` say; [`Images`] is what that makes of each
 //! touched file, computed in memory from the pristine tree; the rest compares a working tree
@@ -11,7 +11,6 @@ mod load;
 mod names;
 mod refresh;
 mod status;
-mod verify;
 
 #[cfg(test)]
 mod state_tests;
@@ -24,6 +23,5 @@ pub use load::{Overlay, Patch, Series, is_patch_id};
 pub use names::{Collision, collisions};
 pub use refresh::{records, refresh, registry_drift, registry_of};
 pub use status::{
-    PatchState, TreeStatus, WorkingTree, applied, position, read_state, scan, status,
+    PatchState, TreeStatus, WorkingTree, applied, count, position, read_state, scan, status,
 };
-pub use verify::{Finding, Verification, verify};
