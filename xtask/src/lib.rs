@@ -16,16 +16,18 @@
 //! | [`vendor`] | bases: fetch, check, unpack, materialise |
 //! | [`diff`] | unified diffs: parse, write, and apply exactly |
 //! | [`mail`] | diffs with an author and a reason, as `git format-patch` writes and `git am` takes them |
-//! | [`patchset`] | patches and series: load, images, apply, revert, status, verify |
+//! | [`patchset`] | patches and series: load, images, apply, revert, status |
 //! | [`authoring`] | the life of a patch: begin, refresh, reorder, split, fold, rename, snapshots |
 //! | [`symbols`] | what a C++ or CMake source declares and uses, and what of it differs between two trees |
 //! | [`sync`] | moving a series to another base, with a verdict for every hook |
 //! | [`exchange`] | patches in and out: mails, quilt folders, diffs |
 //! | [`lint`] | is the series in order? one rule, one file |
 //! | [`build`] | tools, CMake, ninja, stamps and build manifests |
+//! | [`verify`] | is everything as recorded? asks lint, the tree and the builds |
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
 //! | [`gate`] | servers under test, comparisons, verdicts, reports |
 //! | [`doctor`] | what is there and what is missing |
+//! | [`invariants`] | what must hold for any input of the readers, for fuzzing |
 //! | [`cli`] | the only part that knows of clap and terminals: one command, one file |
 
 pub mod authoring;
@@ -38,6 +40,7 @@ pub mod error;
 pub mod exchange;
 pub mod fixture;
 pub mod gate;
+pub mod invariants;
 pub mod journal;
 pub mod lint;
 pub mod lock;
@@ -50,6 +53,7 @@ pub mod symbols;
 pub mod sync;
 pub mod tree;
 pub mod vendor;
+pub mod verify;
 
 #[cfg(test)]
 mod toy;

@@ -12,7 +12,7 @@ mod save;
 mod snapshot;
 
 pub use arrange::{fold, rename, reorder, split};
-pub use new::new;
+pub use new::{PURPOSE, TITLE, new};
 pub use rebase::Conflict;
 pub use refresh::{Refreshed, follow, refresh, refuse};
 pub use save::{Extra, Saved, edit_manifest, save_with, with_hooks};

@@ -19,6 +19,8 @@ use crate::vendor::Pristine;
 pub struct Saved {
     /// Files of the checkout that changed.
     pub files: Vec<RelPath>,
+    /// Those of them that are gone.
+    pub removed: Vec<RelPath>,
     /// The patches of the series, in order.
     pub patches: Vec<String>,
 }
@@ -133,9 +135,12 @@ pub fn save_with(
     }
     changes.drop_unchanged(ctx.project.root());
     let files: Vec<RelPath> = changes.paths().cloned().collect();
+    let removed = changes.removed().cloned().collect();
+    crate::patchset::book::warn(ctx, &new.base.id)?;
     changes.commit(ctx, lock)?;
     Ok(Saved {
         files,
+        removed,
         patches: new.ids(),
     })
 }

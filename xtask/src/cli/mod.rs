@@ -15,6 +15,7 @@ mod import;
 mod lint;
 mod new;
 mod outcome;
+mod problem;
 mod refresh;
 mod rename;
 mod reorder;

@@ -118,6 +118,7 @@ pub fn import(ctx: &Ctx, pristine: &Pristine, request: &Request) -> Result<Impor
     let saved = match request.dry_run {
         true => Saved {
             files: Vec::new(),
+            removed: Vec::new(),
             patches: fresh.ids(),
         },
         false => {
@@ -199,24 +200,19 @@ impl<'a> Growth<'a> {
         });
         if let Some(cause) = cause {
             let problem = Problem {
-                patch: id.to_owned(),
-                file: None,
-                detail: format!("not tried, since `{cause}` failed"),
                 follows_from: Some(cause.clone()),
-                upstreamed: false,
+                ..Problem::new(id, None, format!("not tried, since `{cause}` failed"))
             };
             self.fail(id, incoming, vec![problem]);
             return Ok(());
         }
         let stands = |needed: &&String| self.patches.iter().any(|patch| patch.id() == **needed);
         if let Some(missing) = stated.requires.iter().find(|needed| !stands(needed)) {
-            let problem = Problem {
-                patch: id.to_owned(),
-                file: None,
-                detail: format!("it requires `{missing}`, which does not stand before it"),
-                follows_from: None,
-                upstreamed: false,
-            };
+            let problem = Problem::new(
+                id,
+                None,
+                format!("it requires `{missing}`, which does not stand before it"),
+            );
             self.fail(id, incoming, vec![problem]);
             return Ok(());
         }

@@ -377,13 +377,7 @@ pub(super) fn named(incoming: &Incoming) -> BTreeSet<&RelPath> {
 
 /// A fault as the series reports it.
 pub(super) fn problem(id: &str, (file, detail): (RelPath, String)) -> Problem {
-    Problem {
-        patch: id.to_owned(),
-        file: Some(file),
-        detail,
-        follows_from: None,
-        upstreamed: false,
-    }
+    Problem::new(id, Some(&file), detail)
 }
 
 /// What the images say against what the patch has to make.
