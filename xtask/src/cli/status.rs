@@ -35,6 +35,9 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
     } else {
         text.push_str(&format!("tree      {name}\n"));
     }
+    if series.patches.is_empty() {
+        text.push_str("series    none in registry/series.toml\n");
+    }
     for (patch, (id, state)) in series.patches.iter().zip(&tree.patches) {
         text.push_str(&format!("  {state:8}  {id:16}  {}\n", patch.manifest.title));
     }
