@@ -35,5 +35,7 @@ pub use retired::{Retired, RetiredPatch};
 pub use series::SeriesFile;
 pub use state::{TrackedFile, TreeState};
 pub use toolchain::{Compilers, Launcher, Tool, Toolchains, Version, Wheel};
-pub use upstreams::{Base, DirSource, GitSource, PypiSource, Source, TarballSource, Upstreams};
+pub use upstreams::{
+    Base, CratesSource, DirSource, GitSource, PypiSource, Source, TarballSource, Upstreams,
+};
 pub use verdict::Verdict;
