@@ -5,6 +5,8 @@
 //! line into the wrong one without a conflict. So the same lines are compared forwards, backwards
 //! and by their unique lines (patience), and a place counts only where all three agree.
 
+use std::collections::HashMap;
+
 use similar::{Algorithm, DiffTag, capture_diff_slices};
 
 /// For each old line its new one, where it has one.
@@ -40,13 +42,16 @@ pub enum Landing {
 
 impl Alignment {
     /// Compares two contents.
-    pub fn of<T: Eq + std::hash::Hash + Ord>(old: &[T], new: &[T]) -> Alignment {
-        let forward = opinion(Algorithm::Myers, old, new);
-        let patience = opinion(Algorithm::Patience, old, new);
-        let turned = |lines: &[T]| -> Vec<usize> { (0..lines.len()).rev().collect() };
-        let old_turned: Vec<&T> = turned(old).into_iter().map(|at| &old[at]).collect();
-        let new_turned: Vec<&T> = turned(new).into_iter().map(|at| &new[at]).collect();
-        let mut backward = opinion(Algorithm::Myers, &old_turned, &new_turned);
+    pub fn of<T: Eq + std::hash::Hash>(old: &[T], new: &[T]) -> Alignment {
+        // Numbers in place of lines: they are compared far more often than read.
+        let mut numbers: HashMap<&T, u32> = HashMap::new();
+        let mut numbered = |lines| number(lines, &mut numbers);
+        let (mut old, mut new) = (numbered(old), numbered(new));
+        let forward = opinion(Algorithm::Myers, &old, &new);
+        let patience = opinion(Algorithm::Patience, &old, &new);
+        old.reverse();
+        new.reverse();
+        let mut backward = opinion(Algorithm::Myers, &old, &new);
         backward.reverse();
         for place in backward.iter_mut().flatten() {
             *place = new.len() - 1 - *place;
@@ -140,7 +145,21 @@ impl Alignment {
     }
 }
 
-fn opinion<T: Eq + std::hash::Hash + Ord>(algorithm: Algorithm, old: &[T], new: &[T]) -> Opinion {
+/// For each line the number of its content.
+fn number<'a, T: Eq + std::hash::Hash>(
+    lines: &'a [T],
+    numbers: &mut HashMap<&'a T, u32>,
+) -> Vec<u32> {
+    lines
+        .iter()
+        .map(|line| {
+            let next = numbers.len() as u32;
+            *numbers.entry(line).or_insert(next)
+        })
+        .collect()
+}
+
+fn opinion(algorithm: Algorithm, old: &[u32], new: &[u32]) -> Opinion {
     let mut map = vec![None; old.len()];
     for op in capture_diff_slices(algorithm, old, new) {
         if op.tag() == DiffTag::Equal {

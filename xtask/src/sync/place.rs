@@ -10,6 +10,7 @@
 //!
 //! What none of them places is a conflict.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use crate::diff::lines_of;
@@ -58,27 +59,36 @@ pub struct Pair<'a> {
     /// What has the same path on the new base.
     pub new: Option<Rc<Source>>,
     exact: Option<Alignment>,
-    /// The same, blind to indentation.
-    loose: Option<Alignment>,
+    /// The same, blind to indentation; made when it is asked for.
+    loose: OnceCell<Alignment>,
 }
 
 impl<'a> Pair<'a> {
     /// Aligns the two.
     pub fn new(path: &'a RelPath, old: Rc<Source>, new: Option<Rc<Source>>) -> Self {
         let same = new.as_ref().is_some_and(|new| new.content == old.content);
-        let (mut exact, mut loose) = (None, None);
+        let mut exact = None;
         if let (Some(new), false) = (&new, same) {
-            let (a, b) = (lines_of(&old.content), lines_of(&new.content));
-            exact = Some(Alignment::of(&a, &b));
-            loose = Some(Alignment::of(&trimmed(&a), &trimmed(&b)));
+            exact = Some(Alignment::of(
+                &lines_of(&old.content),
+                &lines_of(&new.content),
+            ));
         }
         Pair {
             path,
             old,
             new,
             exact,
-            loose,
+            loose: OnceCell::new(),
         }
+    }
+
+    /// The two aligned by what they are without their indentation.
+    fn loose(&self, new: &Source) -> &Alignment {
+        self.loose.get_or_init(|| {
+            let (a, b) = (lines_of(&self.old.content), lines_of(&new.content));
+            Alignment::of(&trimmed(&a), &trimmed(&b))
+        })
     }
 }
 
@@ -142,7 +152,7 @@ fn in_file(
     edit: &Edit,
     anchor: Option<&Anchor>,
 ) -> Result<Placed, String> {
-    let (Some(exact), Some(loose)) = (&pair.exact, &pair.loose) else {
+    let Some(exact) = &pair.exact else {
         // Not a byte of it changed.
         return Ok(Placed {
             file: pair.path.clone(),
@@ -178,7 +188,7 @@ fn in_file(
     };
     let Some(anchor) = anchor else {
         // Outside of any function only the file as a whole can tell.
-        if let Landing::At(at) = loose.landing(edit.from, edit.to)
+        if let Landing::At(at) = pair.loose(new).landing(edit.from, edit.to)
             && new.around(at).is_none()
         {
             return whole
@@ -207,7 +217,7 @@ fn in_file(
         }
     }
     // Taken out into a function of its own, or put into another one, and indented otherwise.
-    if let Landing::At(at) = loose.landing(edit.from, edit.to)
+    if let Landing::At(at) = pair.loose(new).landing(edit.from, edit.to)
         && let Some(note) = whole.relocated(edit, at, Some(anchor))
         && let Some(edit) = whole.reindented(edit, at)
     {

@@ -93,6 +93,7 @@ pub fn port(
     for (at, patch) in series.patches.iter().enumerate() {
         ctx.cancel.check()?;
         let done = porter.patch(at, patch)?;
+        porter.pass(patch)?;
         if done.report.verdict.is_automatic() {
             if port.complete {
                 port.patches.extend(done.patch);
@@ -166,7 +167,7 @@ impl Porter<'_> {
             .cloned();
         let mut files = BTreeMap::new();
         for diff in &patch.hooks {
-            files.insert(diff.path.clone(), self.file(at, patch, diff)?);
+            files.insert(diff.path.clone(), self.file(patch, diff)?);
         }
         let mut reports: Vec<HookReport> = files
             .values_mut()
@@ -189,13 +190,20 @@ impl Porter<'_> {
         if let PatchVerdict::Retired { .. } = done.report.verdict {
             self.failed.insert(id.to_owned());
         } else if done.report.verdict.is_automatic() {
-            let contents = solved.cloned().unwrap_or(contents);
+            let contents = solved.unwrap_or(&contents);
             let mut hooks = Vec::new();
             for (path, content) in contents {
-                if let Some(before) = self.ground.source(&path)? {
-                    hooks.extend(crate::diff::between(&path, &before.content, &content));
+                if let Some(before) = self.ground.source(path)? {
+                    hooks.extend(crate::diff::between(path, &before.content, content));
                 }
-                self.ground.put(&path, content);
+            }
+            match solved {
+                Some(contents) => {
+                    for (path, content) in contents {
+                        self.ground.put(path, content.clone());
+                    }
+                }
+                None => self.place_all(&files)?,
             }
             for file in &patch.overlay {
                 self.ground.put(&file.path, file.content.clone());
@@ -213,9 +221,7 @@ impl Porter<'_> {
                 done.marked = Some(self.marked((at, id), &files, contents)?);
             }
             // What could be placed stays, so that later patches are tried on what will be there.
-            for (path, content) in self.contents(&files)? {
-                self.ground.put(&path, content);
-            }
+            self.place_all(&files)?;
             for file in &patch.overlay {
                 if !self.ground.has(&file.path) {
                     self.ground.put(&file.path, file.content.clone());
@@ -226,9 +232,11 @@ impl Porter<'_> {
     }
 
     /// Places the hooks of one file.
-    fn file(&self, at: usize, patch: &Patch, diff: &FileDiff) -> Result<FileDone> {
-        let before = self.before(at, &diff.path);
-        let old = self.old_ground.outside(&diff.path, &before);
+    fn file(&self, patch: &Patch, diff: &FileDiff) -> Result<FileDone> {
+        let old = self
+            .old_ground
+            .source(&diff.path)?
+            .ok_or_else(|| Error::internal(format!("{} is gone from the old side", diff.path)))?;
         let pair = Pair::new(&diff.path, old, self.ground.source(&diff.path)?);
         let mut done = FileDone::default();
         for edit in edits_of(diff) {
@@ -422,17 +430,29 @@ impl Porter<'_> {
             .unwrap_or_default()
     }
 
+    /// Applies the patch to the old side, so that the next one finds there what it stood on.
+    fn pass(&mut self, patch: &Patch) -> Result<()> {
+        for diff in &patch.hooks {
+            self.old_ground.edit(&diff.path, &edits_of(diff))?;
+        }
+        for file in &patch.overlay {
+            self.old_ground.put(&file.path, file.content.clone());
+        }
+        Ok(())
+    }
+
+    /// Puts what could be placed into the new side.
+    fn place_all(&mut self, files: &BTreeMap<RelPath, FileDone>) -> Result<()> {
+        for (path, edits) in placed_edits(files) {
+            self.ground.edit(&path, &edits)?;
+        }
+        Ok(())
+    }
+
     /// Each touched file of the new base, with all that could be placed.
     fn contents(&self, files: &BTreeMap<RelPath, FileDone>) -> Result<BTreeMap<RelPath, Vec<u8>>> {
-        let mut edits: BTreeMap<RelPath, Vec<Edit>> = BTreeMap::new();
-        for placed in files.values().flat_map(|file| &file.placed) {
-            edits
-                .entry(placed.file.clone())
-                .or_default()
-                .push(placed.edit.clone());
-        }
         let mut contents = BTreeMap::new();
-        for (path, edits) in edits {
+        for (path, edits) in placed_edits(files) {
             if let Some(source) = self.ground.source(&path)? {
                 contents.insert(path, with_edits(&source.content, &edits)?);
             }
@@ -492,4 +512,14 @@ impl Porter<'_> {
             })
             .collect())
     }
+}
+
+/// What could be placed, by file.
+fn placed_edits(files: &BTreeMap<RelPath, FileDone>) -> BTreeMap<RelPath, Vec<Edit>> {
+    let mut edits: BTreeMap<RelPath, Vec<Edit>> = BTreeMap::new();
+    for placed in files.values().flat_map(|file| &file.placed) {
+        let list = edits.entry(placed.file.clone()).or_default();
+        list.push(placed.edit.clone());
+    }
+    edits
 }

@@ -8,7 +8,7 @@ use crate::diff::lines_of;
 use crate::error::Result;
 use crate::sync::align::Alignment;
 use crate::sync::edit::Edit;
-use crate::sync::ground::{Anchor, Ground, Source};
+use crate::sync::ground::{Anchor, Ground, Source, extension};
 use crate::sync::place::{Pair, Placed, in_anchor, trimmed};
 use crate::tree::RelPath;
 
@@ -52,7 +52,7 @@ pub(super) fn elsewhere(
     }
     let mut found = Vec::new();
     let short = anchor.name.rsplit("::").next().unwrap_or(&anchor.name);
-    for (path, source) in changed_with(ground, old_ground, pair.path, short.as_bytes())? {
+    for (path, source) in ground.changed_with(old_ground, pair.path, short.as_bytes())? {
         let before = old_ground.source(&path)?;
         for there in source.named(&anchor.name) {
             // Declarations in headers are not where a body went, and what was there before the
@@ -103,7 +103,7 @@ fn renamed(ground: &Ground<'_>, old_ground: &Ground<'_>, job: &Job<'_>) -> Resul
         .map(|line| line.trim_ascii())
         .max_by_key(|line| line.len())
         .unwrap_or_default();
-    let mut files = changed_with(ground, old_ground, pair.path, beside)?;
+    let mut files = ground.changed_with(old_ground, pair.path, beside)?;
     if let Some(new) = &pair.new {
         files.push((pair.path.clone(), new.clone()));
     }
@@ -149,7 +149,7 @@ pub(super) fn moved_file(
     let lines = lines_of(&old.content);
     let mut found: Vec<(f64, RelPath, Rc<Source>)> = Vec::new();
     for (there, _) in ground.pristine.manifest.iter() {
-        if old_ground.has(there) || self::extension(there) != extension {
+        if old_ground.has(there) || super::ground::extension(there) != extension {
             continue;
         }
         let Some(source) = ground.source(there)? else {
@@ -176,47 +176,4 @@ pub(super) fn moved_file(
     Ok(found
         .pop()
         .map_or(Found::None, |(_, path, source)| Found::One((path, source))))
-}
-
-/// Files of the same kind, other than `path`, that are new or changed and hold `needle`.
-fn changed_with(
-    ground: &Ground<'_>,
-    old_ground: &Ground<'_>,
-    path: &RelPath,
-    needle: &[u8],
-) -> Result<Vec<(RelPath, Rc<Source>)>> {
-    let mut found = Vec::new();
-    if needle.is_empty() {
-        return Ok(found);
-    }
-    let finder = memchr::memmem::Finder::new(needle);
-    for (there, entry) in ground.pristine.manifest.iter() {
-        let same = old_ground
-            .pristine
-            .manifest
-            .get(there)
-            .is_some_and(|old| old.sha256 == entry.sha256);
-        if there == path || same || !is_source(there) {
-            continue;
-        }
-        let text = fs_err::read(there.below(&ground.pristine.root))?;
-        if finder.find(&text).is_some()
-            && let Some(source) = ground.source(there)?
-        {
-            found.push((there.clone(), source));
-        }
-    }
-    Ok(found)
-}
-
-fn is_source(path: &RelPath) -> bool {
-    matches!(
-        extension(path),
-        "c" | "cc" | "cpp" | "cxx" | "h" | "hpp" | "cu" | "cuh" | "inc" | "m" | "mm"
-    )
-}
-
-fn extension(path: &RelPath) -> &str {
-    let name = path.as_str().rsplit('/').next().unwrap_or_default();
-    name.rsplit_once('.').map_or("", |(_, extension)| extension)
 }
