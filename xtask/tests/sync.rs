@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use llama_patchset::cli::BASES_VAR;
@@ -15,7 +16,7 @@ use llama_patchset::diff::{self, Hook};
 use llama_patchset::model::{Base, PatchManifest, Source};
 use llama_patchset::patchset::{Images, Patch, Series};
 use llama_patchset::project::Project;
-use llama_patchset::sync::{Decisions, History, HookVerdict, Port, port};
+use llama_patchset::sync::{Decisions, History, HookVerdict, PatchVerdict, Port, port};
 use llama_patchset::vendor::{self, Pristine};
 use llama_patchset::{Ctx, tree::RelPath};
 
@@ -67,10 +68,9 @@ fn base(ctx: &Ctx, version: &str) -> Pristine {
     vendor::ensure(ctx, &base).unwrap()
 }
 
-fn patch(id: &str, requires: &[&str], hooks: Vec<u8>) -> Patch {
-    let text = format!(
-        "schema = 1\nid = {id:?}\ntitle = \"t\"\npurpose = \"p\"\nrequires = {requires:?}\n"
-    );
+/// `more` goes into the manifest.
+fn patch(id: &str, more: &str, hooks: Vec<u8>) -> Patch {
+    let text = format!("schema = 1\nid = {id:?}\ntitle = \"t\"\npurpose = \"p\"\n{more}");
     let manifest: PatchManifest = toml::from_str(&text).unwrap();
     Patch {
         manifest,
@@ -90,7 +90,7 @@ fn by_hand(ctx: &Ctx, version: &str, base: &Pristine) -> Series {
         fs::read(file).unwrap()
     };
     let patches = ["ext-core", "spec-counters"]
-        .map(|id| patch(id, &[], read(id)))
+        .map(|id| patch(id, "", read(id)))
         .to_vec();
     Series::of(&ctx.project, &base.base, patches).unwrap()
 }
@@ -294,7 +294,7 @@ fn series_of(ctx: &Ctx, base: &Pristine, probes: &[Probe]) -> Series {
             .filter_map(|(path, before)| diff::between(path, before, &contents[path]))
             .flat_map(|diff| diff::to_text(&diff))
             .collect();
-        patches.push(patch(&format!("p{number:02}"), &[], text));
+        patches.push(patch(&format!("p{number:02}"), "", text));
     }
     Series::of(&ctx.project, &base.base, patches).unwrap()
 }
@@ -372,4 +372,165 @@ fn three_hundred_hooks_go_over_two_releases_and_back() {
     assert!(astray.is_empty(), "{astray:?}");
     say(&format!("{} of {} came back", after.len(), before.len()));
     assert!(after.len() * 100 >= before.len() * 80);
+}
+
+/// The feature that upstream got between two bases is told by a probe, not by lines: none of the
+/// patch's own is there.
+#[test]
+fn a_feature_that_upstream_got_is_reported() {
+    if !wanted("a_feature_that_upstream_got_is_reported") {
+        return;
+    }
+    let ctx = ctx();
+    let (old, new) = (base(&ctx, "0.3.31"), base(&ctx, "0.3.32"));
+    let path = RelPath::new("src/llama-cparams.h").unwrap();
+    let before = fs::read(path.below(&old.root)).unwrap();
+    let text = String::from_utf8(before.clone()).unwrap();
+    let after = text.replacen(
+        "struct llama_cparams {\n",
+        "struct llama_cparams {\n    int32_t own_head = 0; // opencoti-hook: chain-heads\n",
+        1,
+    );
+    let hooks = diff::to_text(&diff::between(&path, &before, after.as_bytes()).unwrap());
+    let probes = "[upstreamed]\nsymbols = [\"llama_set_nextn_layer_offset\"]\n";
+    let standin = patch("chain-heads", probes, hooks);
+    let series = Series::of(&ctx.project, &old.base, vec![standin]).unwrap();
+    let port = carry(&ctx, &old, &series, &new);
+    match &port.reports[0].verdict {
+        PatchVerdict::Upstreamed { wholly, evidence } => {
+            assert!(wholly);
+            assert_eq!(
+                evidence[0],
+                "the symbol `llama_set_nextn_layer_offset` is there"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    let mut decisions = Decisions::default();
+    decisions.retire.insert("chain-heads".to_owned());
+    let none = History::none();
+    let port = llama_patchset::sync::port(&ctx, &old, &series, &new, &decisions, &none).unwrap();
+    assert!(port.complete && port.patches.is_empty());
+}
+
+/// What a base without the server can take, it takes; the rest is absent and no conflict.
+#[test]
+fn a_partial_base_takes_what_it_has_files_for() {
+    if !wanted("a_partial_base_takes_what_it_has_files_for") {
+        return;
+    }
+    let ctx = ctx();
+    let old = base(&ctx, "0.3.36");
+    let series = by_hand(&ctx, "0.3.36", &old);
+    for id in ["llama-0.6.0-partial", "llama-0.8.0-partial"] {
+        let new = vendor::ensure(&ctx, &ctx.project.base(Some(id)).unwrap()).unwrap();
+        let port = carry(&ctx, &old, &series, &new);
+        for report in port.reports.iter().flat_map(|report| &report.hooks) {
+            let has = new.manifest.get(&report.before.file).is_some();
+            let absent = report.verdict == HookVerdict::Absent;
+            assert_eq!(absent, !has, "{id}: {}", report.before);
+        }
+    }
+}
+
+/// What was carried over by itself compiles: each touched source of `ext-core` and of the library,
+/// on every base, without building it. (The server's sources need an overlay of their base: what
+/// they lack is told by the declarations, see the README of the data.)
+#[test]
+fn what_was_carried_over_compiles() {
+    if !wanted("what_was_carried_over_compiles") {
+        return;
+    }
+    let ctx = ctx();
+    let newest = base(&ctx, "0.3.36");
+    let series = by_hand(&ctx, "0.3.36", &newest);
+    let dir = tempfile::tempdir().unwrap();
+    let mut jobs = Vec::new();
+    for version in ["0.3.33", "0.3.35"] {
+        let new = base(&ctx, version);
+        let tree = dir.path().join(version);
+        let port = carry(&ctx, &newest, &series, &new);
+        let placed = port
+            .reports
+            .iter()
+            .flat_map(|report| &report.hooks)
+            .filter(|hook| hook.before.file.as_str().starts_with("src/"))
+            .inspect(|hook| assert!(hook.after.is_some(), "{version}: {}", hook.before))
+            .count();
+        assert_eq!(placed, 4, "{version}");
+        for (path, _) in new.manifest.iter() {
+            let text = path.as_str();
+            let header = text.ends_with(".h") || text.ends_with(".hpp");
+            if header || text.starts_with("src/llama-") {
+                copy(&path.below(&new.root), &path.below(&tree));
+            }
+        }
+        for overlay in ["ext-core", "spec-counters"] {
+            let from = root().join("patches").join(overlay).join("src");
+            for entry in walkdir::WalkDir::new(&from) {
+                let entry = entry.unwrap();
+                if entry.file_type().is_file() {
+                    let below = entry.path().strip_prefix(&from).unwrap();
+                    copy(entry.path(), &tree.join(below));
+                }
+            }
+        }
+        let mut touched: BTreeMap<RelPath, Vec<(usize, Vec<u8>)>> = BTreeMap::new();
+        for hook in port.reports.iter().flat_map(|report| &report.hooks) {
+            if let Some(after) = hook.after.as_ref()
+                && after.file.as_str().starts_with("src/")
+            {
+                let text = hook.new_text.clone().unwrap_or(hook.text.clone());
+                let list = touched.entry(after.file.clone()).or_default();
+                list.push((after.line - 1, text));
+            }
+        }
+        for (path, hooks) in touched {
+            let content = fs::read(path.below(&new.root)).unwrap();
+            let lines = diff::lines_of(&content);
+            let mut text = Vec::new();
+            for (at, line) in lines.iter().enumerate() {
+                for (_, hook) in hooks.iter().filter(|(line, _)| *line == at) {
+                    text.extend_from_slice(hook);
+                }
+                text.extend_from_slice(line);
+            }
+            fs::write(path.below(&tree), text).unwrap();
+        }
+        jobs.push((version, tree));
+    }
+    let children: Vec<_> = jobs
+        .iter()
+        .map(|(version, tree)| {
+            let child = Command::new("c++")
+                .args(["-std=c++17", "-fsyntax-only", "-w"])
+                .args([
+                    "-I.",
+                    "-Isrc",
+                    "-Iinclude",
+                    "-Icommon",
+                    "-Iggml/include",
+                    "-Iggml/src",
+                ])
+                .arg("src/llama-context.cpp")
+                .current_dir(tree)
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            (version, child)
+        })
+        .collect();
+    for (version, child) in children {
+        let output = child.wait_with_output().unwrap();
+        assert!(
+            output.status.success(),
+            "{version}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to.parent().unwrap()).unwrap();
+    fs::copy(from, to).unwrap();
 }

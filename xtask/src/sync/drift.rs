@@ -7,10 +7,11 @@ use serde::Serialize;
 
 use crate::diff::lines_of;
 use crate::error::Result;
-use crate::patchset::{Images, Patch, Series};
+use crate::patchset::{Images, Patch};
 use crate::symbols::{self, Change, Folder, User};
 use crate::sync::edit::edits_of;
 use crate::sync::session::Step;
+use crate::sync::verdict::{HookReport, PatchReport};
 use crate::tree::RelPath;
 use crate::vendor::Pristine;
 
@@ -35,47 +36,16 @@ impl Drift {
 /// between the two bases.
 pub fn drift(step: &Step) -> Result<Vec<Drift>> {
     let (old, new) = &step.pristine;
-    let carried: Vec<&str> = step
-        .port
-        .reports
-        .iter()
-        .filter(|report| report.verdict.is_carried())
-        .map(|report| report.patch.as_str())
-        .collect();
-    let moved = |patch: &str, file: &RelPath| {
-        let report = step
-            .port
-            .reports
-            .iter()
-            .find(|report| report.patch == patch)?;
-        let hook = report.hooks.iter().find(|hook| hook.before.file == *file)?;
-        let after = hook.after.as_ref()?;
-        (after.file != *file).then(|| after.file.clone())
-    };
-    of(old, &step.old, new, &carried, &moved)
-}
-
-/// The same for some patches of a series.
-fn of(
-    old: &Pristine,
-    series: &Series,
-    new: &Pristine,
-    carried: &[&str],
-    moved: &dyn Fn(&str, &RelPath) -> Option<RelPath>,
-) -> Result<Vec<Drift>> {
-    let images = Images::compute(old, series)?;
+    let images = Images::compute(old, &step.old)?;
     let mut users = Vec::new();
     let mut owners = Vec::new();
-    for (at, patch) in series.patches.iter().enumerate() {
-        if !carried.contains(&patch.id()) {
+    for (at, (patch, report)) in step.old.patches.iter().zip(&step.port.reports).enumerate() {
+        if !report.verdict.is_carried() {
             continue;
         }
-        for user in users_of(&images, at, patch) {
+        for user in users_of(&images, at, patch, report, old, new) {
             owners.push((patch.id().to_owned(), user.file.clone()));
-            users.push(User {
-                moved_to: moved(patch.id(), &user.file),
-                ..user
-            });
+            users.push(user);
         }
     }
     let found = symbols::drift(&folder(old), &folder(new), &users)?;
@@ -92,6 +62,7 @@ fn of(
         .collect())
 }
 
+/// A base as the symbols room reads it.
 fn folder(pristine: &Pristine) -> Folder<'_> {
     Folder {
         root: &pristine.root,
@@ -99,10 +70,21 @@ fn folder(pristine: &Pristine) -> Folder<'_> {
     }
 }
 
-/// The hooked files and the overlay of one patch, with what they use.
-fn users_of(images: &Images, at: usize, patch: &Patch) -> Vec<User> {
+/// The hooked files and the overlay of one patch, with what they use. What has no place in the
+/// new base uses nothing there.
+fn users_of(
+    images: &Images,
+    at: usize,
+    patch: &Patch,
+    report: &PatchReport,
+    old: &Pristine,
+    new: &Pristine,
+) -> Vec<User> {
     let mut users = Vec::new();
     for file in &patch.overlay {
+        if new.base.partial && !has_folder_of(&file.path, old, new) {
+            continue;
+        }
         users.push(User {
             file: file.path.clone(),
             moved_to: None,
@@ -114,22 +96,55 @@ fn users_of(images: &Images, at: usize, patch: &Patch) -> Vec<User> {
         let Some(image) = images.at(&diff.path, at + 1) else {
             continue;
         };
+        let hooks: Vec<&HookReport> = report
+            .hooks
+            .iter()
+            .filter(|hook| hook.before.file == diff.path)
+            .collect();
         // The lines as the patched file has them, from 1.
         let mut lines: Vec<Range<usize>> = Vec::new();
         let (mut inserted, mut deleted) = (0, 0);
-        for edit in edits_of(diff) {
+        for (edit, hook) in edits_of(diff).iter().zip(&hooks) {
             let count = lines_of(&edit.text).len();
             let first = edit.from + inserted - deleted + 1;
-            lines.push(first..first + count);
+            if hook.after.is_some() {
+                lines.push(first..first + count);
+            }
             inserted += count;
             deleted += edit.to - edit.from;
         }
+        if lines.is_empty() {
+            continue;
+        }
+        let moved_to = hooks
+            .iter()
+            .filter_map(|hook| Some(hook.after.as_ref()?.file.clone()))
+            .find(|file| *file != diff.path);
         users.push(User {
             file: diff.path.clone(),
-            moved_to: None,
+            moved_to,
             own: None,
             uses: symbols::uses_of_lines(&diff.path, &image.content, &lines),
         });
     }
     users
+}
+
+/// Whether the new base has the folder of upstream's that an overlay file goes into.
+fn has_folder_of(path: &RelPath, old: &Pristine, new: &Pristine) -> bool {
+    let has = |base: &Pristine, folder: &str| {
+        base.manifest.iter().any(|(path, _)| {
+            path.as_str()
+                .strip_prefix(folder)
+                .is_some_and(|rest| rest.starts_with('/'))
+        })
+    };
+    let mut folder = path.as_str();
+    while let Some((outer, _)) = folder.rsplit_once('/') {
+        if has(old, outer) {
+            return has(new, outer);
+        }
+        folder = outer;
+    }
+    true
 }

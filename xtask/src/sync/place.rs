@@ -28,6 +28,9 @@ const CONTEXT: usize = 3;
 /// What is said of a place that only differs in them.
 const OTHER_BLANKS: &str = "the lines around it are indented or end otherwise";
 
+/// What is said of an include that got other neighbours.
+const AMONG_INCLUDES: &str = "there are other includes beside it";
+
 /// What is said of a place beside an edited line.
 const EDITED_BESIDE: &str = "a line beside it was edited";
 
@@ -183,7 +186,12 @@ fn in_file(
                 let edit = whole.at(edit, at);
                 return Ok(whole.merged(edit, at, EDITED_BESIDE));
             }
-            _ => torn(above, below),
+            _ => match whole.among_includes(edit, above, below) {
+                Some(at) if anchor.is_none() && new.around(at).is_none() => {
+                    return Ok(whole.merged(whole.at(edit, at), at, AMONG_INCLUDES));
+                }
+                _ => torn(above, below),
+            },
         },
     };
     let Some(anchor) = anchor else {
@@ -411,6 +419,32 @@ impl Region<'_> {
         Some(self.new_start + at)
     }
 
+    /// The place of a hook that only includes headers, where one of the lines beside it is there
+    /// and the lines up to the other one are includes as well.
+    fn among_includes(
+        &self,
+        edit: &Edit,
+        above: Option<usize>,
+        below: Option<usize>,
+    ) -> Option<usize> {
+        let lines = lines_of(&edit.text);
+        if edit.from != edit.to || !lines.iter().all(|line| is_include(line)) {
+            return None;
+        }
+        let new = lines_of(&self.new.content);
+        let include = |at: usize| new.get(at).is_some_and(|line| is_include(line));
+        match (above, below) {
+            (Some(above), Some(below)) if above < below => {
+                (above + 1..below).all(include).then_some(above + 1)
+            }
+            (Some(above), None) => (include(above) || include(above + 1)).then_some(above + 1),
+            (None, Some(below)) => {
+                (include(below) || below.checked_sub(1).is_some_and(include)).then_some(below)
+            }
+            _ => None,
+        }
+    }
+
     /// `edit` at another line.
     fn at(&self, edit: &Edit, at: usize) -> Edit {
         Edit {
@@ -573,6 +607,10 @@ fn torn_in(above: Option<usize>, below: Option<usize>, name: &str) -> String {
 
 pub(super) fn trimmed<'a>(lines: &[&'a [u8]]) -> Vec<&'a [u8]> {
     lines.iter().map(|line| line.trim_ascii()).collect()
+}
+
+fn is_include(line: &[u8]) -> bool {
+    line.trim_ascii().starts_with(b"#include")
 }
 
 fn likeness(a: &[u8], b: &[u8]) -> f32 {

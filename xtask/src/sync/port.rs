@@ -304,9 +304,9 @@ impl Porter<'_> {
         } else if let Some(patch) = self.owner_missing(path) {
             report.verdict = HookVerdict::Blocked;
             report.blocked_by = Some(patch);
-        } else if new.base.partial && !self.ground.has(path) && self.folder_missing(path) {
+        } else if new.base.partial && !self.ground.has(path) {
             report.verdict = HookVerdict::Absent;
-            report.note = format!("{} does not hold this part of upstream", new.base.id);
+            report.note.clear();
         }
     }
 
@@ -316,25 +316,6 @@ impl Porter<'_> {
             return None;
         }
         self.failed.iter().next_back().cloned()
-    }
-
-    /// Whether the base has no file at all in the folder of `path`: a part that it leaves out.
-    fn folder_missing(&self, path: &RelPath) -> bool {
-        let Some((folder, _)) = path.as_str().rsplit_once('/') else {
-            return true;
-        };
-        let inside = |other: &RelPath| {
-            other
-                .as_str()
-                .strip_prefix(folder)
-                .is_some_and(|rest| rest.starts_with('/'))
-        };
-        !self
-            .ground
-            .pristine
-            .manifest
-            .iter()
-            .any(|(other, _)| inside(other))
     }
 
     /// Why an overlay file cannot go into the new base, or that it is there already.

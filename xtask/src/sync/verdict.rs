@@ -20,7 +20,7 @@ pub enum HookVerdict {
     Moved,
     /// Its lines are in the new base already.
     Upstreamed,
-    /// Its file lies in a part of upstream that this base, which is partial, does not hold.
+    /// The base is partial and has no such file.
     Absent,
     /// It could only be told once the conflict of another patch is solved.
     Blocked,

@@ -452,3 +452,42 @@ fn lines_that_go_into_another_function_take_their_hook_along() {
     let (_, port) = one(&whole, &twice);
     assert_eq!(verdicts(&port), [Conflict]);
 }
+
+#[test]
+fn an_include_may_get_another_neighbour() {
+    let own = "#include \"own.h\" // opencoti-hook: one\n";
+    let old = "#include \"a.h\"\n#include \"b.h\"\n\nint x;\n";
+    for (new, wanted) in [
+        (
+            "#include \"a.h\"\n#include \"aa.h\"\n#include \"b.h\"\n\nint x;\n",
+            "a.h\"\n#include \"own.h\"",
+        ),
+        (
+            "#include \"a.h\"\n#include <else/what.hpp>\n\nint x;\n",
+            "a.h\"\n#include \"own.h\"",
+        ),
+        (
+            "#include <else/what.hpp>\n#include \"b.h\"\n\nint x;\n",
+            "what.hpp>\n#include \"own.h\"",
+        ),
+    ] {
+        let two = Two::new(&[("a.c", old)], &[("a.c", new)]);
+        two.patch("one", &[("a.c", "a.h", own)]);
+        let port = two.port();
+        assert_eq!(verdicts(&port), [Merged], "{new}");
+        assert!(
+            two.file(&port, "a.c").contains(wanted),
+            "{}",
+            two.file(&port, "a.c")
+        );
+    }
+    // Another line between them is another matter, and so is a hook that does something.
+    let new = "#include \"a.h\"\n#define A\n#include \"b.h\"\n\nint x;\n";
+    let two = Two::new(&[("a.c", old)], &[("a.c", new)]);
+    two.patch("one", &[("a.c", "a.h", own)]);
+    assert_eq!(verdicts(&two.port()), [Conflict]);
+    let new = "#include \"a.h\"\n#include \"aa.h\"\n#include \"b.h\"\n\nint x;\n";
+    let two = Two::new(&[("a.c", old)], &[("a.c", new)]);
+    two.patch("one", &[("a.c", "a.h", "int own; // opencoti-hook: one\n")]);
+    assert_eq!(verdicts(&two.port()), [Conflict]);
+}
