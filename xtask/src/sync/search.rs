@@ -9,7 +9,8 @@ use crate::error::Result;
 use crate::sync::align::Alignment;
 use crate::sync::edit::Edit;
 use crate::sync::ground::{Anchor, Ground, Source, extension};
-use crate::sync::place::{Pair, Placed, in_anchor, trimmed};
+use crate::sync::place::{Pair, Placed, in_anchor};
+use crate::sync::region::trimmed;
 use crate::tree::RelPath;
 
 /// How alike two bodies must be to be one function under two names.
