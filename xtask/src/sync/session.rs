@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::ctx::Ctx;
 use crate::diff::{self, lines_of};
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Result};
 use crate::lock::{self, Lock};
 use crate::model::Base;
 use crate::patchset::{self, Images, Patch, Series};
