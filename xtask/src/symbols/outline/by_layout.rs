@@ -46,8 +46,13 @@ pub(super) fn add(
             && !shown.iter().any(|s| same(s, symbol)))
     });
     for mut symbol in shown {
-        // With a body it is more than a declaration.
-        found.retain(|known| known.defined || !same(&symbol, known));
+        // With a body it is more than a declaration, and no variable.
+        found.retain(|known| {
+            let variable = known.kind == SymbolKind::Variable
+                && known.name == symbol.name
+                && known.lines.start == symbol.lines.start;
+            !variable && (known.defined || !same(&symbol, known))
+        });
         // With its template or what decorates it the parser's begins earlier.
         let known = |known: &Symbol| same(&symbol, known) || same(known, &symbol);
         if found.iter().any(known) {

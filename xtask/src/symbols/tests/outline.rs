@@ -378,6 +378,8 @@ fn a_function_without_its_end_does_not_swallow_the_next_ones() {
         }
         let second = outline.named("second").next().unwrap();
         assert_eq!(second.signature, "int second(const q & x)");
+        let first = outline.named("first").next().unwrap();
+        assert!(first.lines.end < at, "{text}{:?}", listed(&outline));
     }
 }
 
