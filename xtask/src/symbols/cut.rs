@@ -41,6 +41,19 @@ impl Cut {
         }
     }
 
+    /// Where a line begins, counted from 0; the end where there is none.
+    pub(super) fn offset(&self, row: usize) -> usize {
+        match row.checked_sub(1) {
+            None => 0,
+            Some(before) => self.ends.get(before).map_or(self.text.len(), |end| end + 1),
+        }
+    }
+
+    /// How many lines there are, the part behind the last line end included.
+    pub(super) fn rows(&self) -> usize {
+        self.ends.len() + 1
+    }
+
     /// The line of an offset, from 0.
     pub(super) fn row(&self, offset: usize) -> usize {
         self.ends.partition_point(|end| *end < offset)

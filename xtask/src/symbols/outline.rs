@@ -1,5 +1,6 @@
 //! The outline of a C or C++ text, from the parser's tree.
 
+mod by_layout;
 mod data;
 mod names;
 
@@ -10,7 +11,7 @@ use tree_sitter::Node;
 use crate::symbols::cut::Cut;
 use crate::symbols::parse::{self, one_line};
 use crate::symbols::{Outline, Symbol, SymbolKind};
-use names::{children, closing_brace, find_function, is_name, join, split};
+use names::{children, find_function, is_name, join, split};
 
 /// How deep branches of conditionals are followed that lie in other branches.
 const DEEPEST: usize = 8;
@@ -55,7 +56,23 @@ fn fragment(
         trouble: Vec::new(),
     };
     walk.run(tree.root_node(), scope, in_class);
-    let Walk { found, trouble, .. } = walk;
+    walk.broken(tree.root_node());
+    let Walk {
+        mut found, trouble, ..
+    } = walk;
+    if tree.root_node().has_error() {
+        by_layout::add(&cut, lines, scope, &mut found, &trouble);
+    }
+    for rest in by_layout::swallowed(&cut, lines, &mut found, &trouble) {
+        if depth == 0 {
+            break;
+        }
+        // What the walk made of it in there is found anew.
+        let (from, to) = (lines + rest.start + 1, lines + rest.end + 1);
+        found.retain(|symbol| !(from..to).contains(&symbol.lines.start));
+        let text = &source[cut.offset(rest.start)..cut.offset(rest.end)];
+        fragment(text, lines + rest.start, scope, in_class, depth - 1, out);
+    }
     if depth > 0 {
         for branch in &cut.branches {
             let above = cut.row(branch.start);
@@ -143,11 +160,7 @@ impl Walk<'_> {
             | "export_declaration"
             | "access_specifier" => inside(node, todo, &at.scope, at.in_class),
             "ERROR" => {
-                self.trouble.push(self.span(node));
                 inside(node, todo, &at.scope, at.in_class);
-                if !at.in_body {
-                    self.rescue(node, at);
-                }
             }
             "namespace_definition" => {
                 let name = node.child_by_field_name("name").map(|n| self.text(n));
@@ -206,7 +219,6 @@ impl Walk<'_> {
         } else if let (Some(body), Some(kind)) = (body, node.child_by_field_name("type")) {
             // `class API name { … }` reads like a function.
             if matches!(kind.kind(), "class_specifier" | "struct_specifier") {
-                self.trouble.push(self.span(node));
                 todo.push(Todo {
                     node: body,
                     scope: at.scope.clone(),
@@ -220,7 +232,6 @@ impl Walk<'_> {
             self.class(at, kind, None, todo);
         }
         if let Some(body) = body.filter(|body| body.has_error()) {
-            self.broken(body);
             todo.push(Todo {
                 node: body,
                 scope: at.scope.clone(),
@@ -230,13 +241,14 @@ impl Walk<'_> {
         }
     }
 
-    /// Notes where a body was not understood.
-    fn broken(&mut self, body: Node<'_>) {
-        let mut nodes = vec![body];
+    /// Notes what was not understood.
+    fn broken(&mut self, root: Node<'_>) {
+        let mut nodes = vec![root];
         while let Some(node) = nodes.pop() {
             if node.is_error() || node.is_missing() {
                 self.trouble.push(self.span(node));
-            } else if node.has_error() {
+            }
+            if node.has_error() {
                 nodes.extend(children(node));
             }
         }
@@ -370,50 +382,5 @@ impl Walk<'_> {
 
     fn text(&self, node: Node<'_>) -> String {
         one_line(&self.cut.text[node.byte_range()])
-    }
-
-    /// Functions in what the parser did not understand: a declarator with a brace behind it.
-    fn rescue(&mut self, error: Node<'_>, at: &Todo<'_>) {
-        let nodes: Vec<Node<'_>> = children(error).collect();
-        for (index, node) in nodes.iter().enumerate() {
-            let Some(function) = find_function(*node) else {
-                continue;
-            };
-            let Some(name) = self.declared(*node).filter(|name| is_name(name)) else {
-                continue;
-            };
-            let code = &self.cut.parse;
-            let open = code[function.end_byte()..].trim_ascii_start();
-            let open = code.len() - open.len();
-            if code.get(open) != Some(&b'{') {
-                continue;
-            }
-            let close = closing_brace(&self.cut.code, &self.cut.parse, open);
-            let first = index.checked_sub(1).map_or(*node, |before| {
-                // The type, on the same line.
-                if nodes[before].start_position().row == node.start_position().row {
-                    nodes[before]
-                } else {
-                    *node
-                }
-            });
-            let top = first.start_position().row;
-            let row = |offset: usize| self.cut.row(offset);
-            let (within, name) = split(&name);
-            let signature = one_line(&self.cut.text[first.start_byte()..open]);
-            self.found.push(Symbol {
-                kind: if at.in_class || !within.is_empty() {
-                    SymbolKind::Method
-                } else {
-                    SymbolKind::Function
-                },
-                name: name.to_owned(),
-                scope: join(&at.scope, within),
-                signature,
-                lines: self.lines + top + 1..self.lines + row(close) + 2,
-                body: Some(self.lines + row(open) + 1..self.lines + row(close) + 2),
-                defined: true,
-            });
-        }
     }
 }

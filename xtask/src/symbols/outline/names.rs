@@ -2,25 +2,6 @@
 
 use tree_sitter::Node;
 
-/// Where the brace closes that opens at `open`; the end where it never does.
-pub(super) fn closing_brace(code: &[u8], parse: &[u8], open: usize) -> usize {
-    let mut depth = 0_usize;
-    for (index, byte) in code.iter().enumerate().skip(open) {
-        // Not the braces of branches that were left out.
-        match (byte, parse.get(index)) {
-            (b'{', Some(b'{')) => depth += 1,
-            (b'}', Some(b'}')) => {
-                depth -= 1;
-                if depth == 0 {
-                    return index;
-                }
-            }
-            _ => {}
-        }
-    }
-    code.len()
-}
-
 pub(super) fn children(node: Node<'_>) -> impl Iterator<Item = Node<'_>> {
     let mut cursor = node.walk();
     let mut more = cursor.goto_first_child();

@@ -344,6 +344,46 @@ fn a_brace_too_many_or_too_few_is_survived() {
 }
 
 #[test]
+fn a_function_without_its_end_does_not_swallow_the_next_ones() {
+    for broken in [
+        "    if (1) {\n    for (;;) {\n",
+        "    M(a,,b\n",
+        "    M(a, {1}, , [](int x) { return x;\n",
+        "    x = { { 1, 2\n",
+        "    switch (a) { case 1: {\n",
+        "    do { if (\n",
+        "    [&](auto x) {\n      ((\n",
+    ] {
+        let text = format!(
+            "struct q {{ int z; }};\nstatic void first(int n) {{\n{broken}}}\n\n\
+             int second(const q & x) {{\n    return x.z;\n}}\nint third() {{\n}}\n"
+        );
+        let outline = outline(&text);
+        let line = |what: &str| text.lines().position(|l| l.starts_with(what)).unwrap() + 1;
+        let at = line("int second");
+        for (line, name) in [
+            (2, "first"),
+            (3, "first"),
+            (at, "second"),
+            (at + 2, "second"),
+            (at + 3, "third"),
+        ] {
+            let found = outline.enclosing(line).map(|s| s.name.as_str());
+            assert_eq!(
+                found,
+                Some(name),
+                "line {line} of\n{text}{:?}",
+                listed(&outline)
+            );
+        }
+        let second = outline.named("second").next().unwrap();
+        assert_eq!(second.signature, "int second(const q & x)");
+        let first = outline.named("first").next().unwrap();
+        assert!(first.lines.end < at, "{text}{:?}", listed(&outline));
+    }
+}
+
+#[test]
 fn strings_and_comments_hold_no_code() {
     let text = "\
 int a() { return f(\"} int x() {\", '}', R\"(})\" R\"q(\")\" int y() {)q\"); } // int z() {
