@@ -117,6 +117,8 @@ pub enum Command {
     Fold(super::fold::FoldArgs),
     /// Give a patch another id
     Rename(super::rename::RenameArgs),
+    /// Take a patch out of the series, and write down why
+    Retire(super::retire::RetireArgs),
     /// Copy the working tree, edits and all; list the copies
     Snapshot(super::snapshot::SnapshotArgs),
     /// Make the working tree what a snapshot is
@@ -161,6 +163,7 @@ impl Command {
             Command::Split(_) => "split",
             Command::Fold(_) => "fold",
             Command::Rename(_) => "rename",
+            Command::Retire(_) => "retire",
             Command::Snapshot(_) => "snapshot",
             Command::Restore(_) => "restore",
             Command::Refresh(_) => "refresh",

@@ -19,6 +19,7 @@ mod problem;
 mod refresh;
 mod rename;
 mod reorder;
+mod retire;
 mod revert;
 mod series;
 mod snapshot;
@@ -128,6 +129,7 @@ fn run(cli: Cli) -> Result<Outcome> {
         Command::Split(args) => split::run(&ctx, args),
         Command::Fold(args) => fold::run(&ctx, args),
         Command::Rename(args) => rename::run(&ctx, args),
+        Command::Retire(args) => retire::run(&ctx, args),
         Command::Snapshot(args) => snapshot::snapshot(&ctx, args),
         Command::Restore(args) => snapshot::restore(&ctx, args),
         Command::Refresh(args) => refresh::run(&ctx, args),

@@ -204,7 +204,7 @@ fn advance(ctx: &Ctx, mut session: Session) -> Result<Step> {
             stage::refuse_edits(ctx, &work.new, &there)?;
         }
         let retired = session.retired(&port);
-        let files = record::write(ctx, &work.new, &there, &series, &work.old.base, &retired)?;
+        let files = record::write(ctx, &work.new, &there, &series, &retired)?;
         let series = Series::load(&ctx.project, &work.new.base)?;
         let all = series.patches.len();
         patchset::apply(ctx, &work.new, &series, all, session.shown)?;
