@@ -18,6 +18,8 @@
 //! | [`mail`] | diffs with an author and a reason, as `git format-patch` writes and `git am` takes them |
 //! | [`patchset`] | patches and series: load, images, apply, revert, status |
 //! | [`authoring`] | the life of a patch: begin, refresh, reorder, split, fold, rename, snapshots |
+//! | [`symbols`] | what a C++ or CMake source declares and uses, and what of it differs between two trees |
+//! | [`sync`] | moving a series to another base, with a verdict for every hook |
 //! | [`exchange`] | patches in and out: mails, quilt folders, diffs |
 //! | [`lint`] | is the series in order? one rule, one file |
 //! | [`build`] | tools, CMake, ninja, stamps and build manifests |
@@ -47,6 +49,8 @@ pub mod model;
 pub mod patchset;
 pub mod process;
 pub mod project;
+pub mod symbols;
+pub mod sync;
 pub mod tree;
 pub mod vendor;
 pub mod verify;

@@ -180,3 +180,27 @@ fn two_at_once_wait_for_each_other() {
     }
     assert!(toy.ok(&["status"]).contains("the whole series is applied"));
 }
+
+#[test]
+fn a_base_without_a_series_is_no_error_and_a_partial_one_is_not_built() {
+    let toy = Checkout::new(0);
+    let file = toy.root().join("registry/upstreams.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let at = text.find("[[base]]").unwrap();
+    let second = text[at..].replacen("\"toy\"", "\"bare\"\npartial = true", 1);
+    assert!(second.contains("bare"), "{text}");
+    put(&file, &format!("{text}\n{second}"));
+    toy.ok(&["refresh"]);
+    let bare = |command: &str| toy.ok(&[command, "--base", "bare"]);
+    assert!(bare("status").contains("none in registry/series.toml"));
+    assert!(bare("lint").contains("nothing to lint"));
+    assert!(bare("refresh").contains("up to date"));
+    assert!(bare("apply").contains("no patch applied"));
+    assert!(bare("verify").contains("everything is as recorded"));
+    assert!(bare("revert").contains("nothing to change"));
+    assert!(toy.ok(&["vendor", "--list"]).contains("bare (partial)"));
+    let output = toy.run(&["build", "--base", "bare", "--vanilla"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("`bare` is partial"), "{error}");
+}

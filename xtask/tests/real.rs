@@ -13,6 +13,8 @@ use llama_patchset::cli::{REAL_VAR, SERVER_VAR};
 use llama_patchset::gate::client::Sampling;
 use llama_patchset::gate::server::{Launch, Server};
 use llama_patchset::gate::session::{Halt, Prompt};
+use llama_patchset::symbols::{Outline, Symbol, SymbolKind};
+use llama_patchset::tree::RelPath;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -324,4 +326,104 @@ fn the_counters_count_what_their_page_says() {
     assert_eq!(count("launches_dft"), launches, "{counters:?}");
     assert_eq!(count("reused_dft"), cycles * (n_max - 1), "{counters:?}");
     assert_eq!((count("ckpt_bytes_save"), count("ckpt_bytes_load")), (0, 0));
+}
+
+/// What the outline says of real files, against lines that are found by their text: whatever the
+/// macros and conditionals around it, a line is in the function in which a reader finds it.
+#[test]
+fn lines_of_the_real_base_are_in_their_functions() {
+    if !wanted("lines_of_the_real_base_are_in_their_functions") {
+        return;
+    }
+    let shown: serde_json::Value =
+        serde_json::from_str(&ok(&root(), &["vendor", "--json"])).unwrap();
+    let tree = Path::new(shown["data"]["path"].as_str().unwrap());
+    for (file, text, wanted) in [
+        (
+            "src/llama-context.cpp",
+            "ggml_backend_sched_graph_compute_async(",
+            "llama_context::graph_compute",
+        ),
+        (
+            "src/llama-context.cpp",
+            "res->can_reuse(gparams)",
+            "llama_context::process_ubatch",
+        ),
+        (
+            "tools/server/server-context.cpp",
+            "common_speculative_accept(",
+            "server_context_impl::post_decode",
+        ),
+        (
+            "common/speculative.cpp",
+            "new common_speculative",
+            "common_speculative_init",
+        ),
+        (
+            "ggml/src/ggml.c",
+            "ggml_hash_set_reset(&cgraph->visited_hash_set)",
+            "ggml_graph_clear",
+        ),
+    ] {
+        let path = RelPath::new(file).unwrap();
+        let content = fs::read(path.below(tree)).unwrap();
+        let outline = Outline::of(&path, &content);
+        let lines = String::from_utf8_lossy(&content);
+        let found: Vec<String> = lines
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| line.contains(text))
+            .filter_map(|(at, _)| outline.enclosing(at + 1))
+            .map(Symbol::qualified)
+            .collect();
+        assert!(
+            found.iter().any(|name| name == wanted),
+            "{file}: {text}: {found:?}"
+        );
+    }
+    // Nearly all is understood where patches hook in, and most of what is written for one device.
+    for (folders, at_least, percent) in [
+        (
+            &["src", "common", "include", "ggml/include", "tools"][..],
+            5000,
+            1,
+        ),
+        (&["ggml/src"][..], 7000, 10),
+    ] {
+        let (mut functions, mut troubled) = (0, 0);
+        for folder in folders {
+            let (some, bad) = understood(tree, folder);
+            functions += some;
+            troubled += bad;
+        }
+        assert!(functions > at_least, "{folders:?}: {functions}");
+        assert!(
+            troubled * 100 < functions * percent,
+            "{folders:?}: {troubled} of {functions}"
+        );
+    }
+}
+
+/// How many functions the outlines of a folder list, and how many of them hold something that
+/// the parser did not understand.
+fn understood(tree: &Path, folder: &str) -> (usize, usize) {
+    let (mut functions, mut troubled) = (0, 0);
+    for entry in walkdir::WalkDir::new(tree.join(folder)) {
+        let entry = entry.unwrap();
+        if !entry.file_type().is_file() {
+            continue;
+        }
+        let path = RelPath::from_path(entry.path().strip_prefix(tree).unwrap()).unwrap();
+        let outline = Outline::of(&path, &fs::read(entry.path()).unwrap());
+        for symbol in &outline.symbols {
+            if matches!(symbol.kind, SymbolKind::Function | SymbolKind::Method) && symbol.defined {
+                let inside = |t: &std::ops::Range<usize>| {
+                    t.start < symbol.lines.end && symbol.lines.start < t.end
+                };
+                functions += 1;
+                troubled += usize::from(outline.trouble.iter().any(inside));
+            }
+        }
+    }
+    (functions, troubled)
 }

@@ -8,6 +8,7 @@ mod arrange;
 mod new;
 mod rebase;
 mod refresh;
+mod retire;
 mod save;
 mod snapshot;
 
@@ -15,7 +16,8 @@ pub use arrange::{fold, rename, reorder, split};
 pub use new::{PURPOSE, TITLE, new};
 pub use rebase::Conflict;
 pub use refresh::{Refreshed, follow, refresh, refuse};
-pub use save::{Saved, edit_manifest, save_with};
+pub use retire::{RETIRED, retire, retired};
+pub use save::{Extra, Saved, edit_manifest, save_with, with_hooks};
 pub use snapshot::{Snapshot, restore, snapshot, snapshots};
 
 #[cfg(test)]

@@ -80,36 +80,56 @@ pub fn save(
     manifests: &BTreeMap<String, String>,
     gone: &[String],
 ) -> Result<Saved> {
-    save_with(ctx, lock, pristine, (old, new), manifests, gone, &[])
+    let extra = Extra {
+        manifests: manifests.clone(),
+        gone: gone.to_vec(),
+        ..Extra::default()
+    };
+    save_with(ctx, lock, pristine, old, new, &extra)
 }
 
-/// As `save`, from the first series to the second, and writes `more` files in the same step.
+/// What else changes with a series.
+#[derive(Clone, Debug, Default)]
+pub struct Extra {
+    /// New manifests, by patch id.
+    pub manifests: BTreeMap<String, String>,
+    /// Patches whose folder goes.
+    pub gone: Vec<String>,
+    /// Other files of the checkout to write.
+    pub written: Vec<(RelPath, Vec<u8>)>,
+    /// Other files of the checkout to remove.
+    pub removed: Vec<RelPath>,
+}
+
+/// As [`save`], with all that changes along with the series.
 pub fn save_with(
     ctx: &Ctx,
     lock: &Lock,
     pristine: &Pristine,
-    (old, new): (&Series, &Series),
-    manifests: &BTreeMap<String, String>,
-    gone: &[String],
-    more: &[(RelPath, Vec<u8>)],
+    old: &Series,
+    new: &Series,
+    extra: &Extra,
 ) -> Result<Saved> {
     let images = Images::compute(pristine, new).context(|| "nothing was written".to_owned())?;
     let mut changes = Changes::default();
-    for id in gone {
+    for id in &extra.gone {
         remove_folder(ctx, id, &mut changes)?;
     }
     for patch in &new.patches {
         let before = old.patches.iter().find(|other| other.id() == patch.id());
-        write_patch(ctx, before, patch, manifests, &mut changes)?;
-    }
-    for (path, content) in more {
-        changes.write(path.clone(), content.clone(), false);
+        write_patch(ctx, before, patch, &extra.manifests, &mut changes)?;
     }
     changes.write(
         RelPath::new("registry/series.toml")?,
         series_text(ctx, new)?,
         false,
     );
+    for (path, text) in &extra.written {
+        changes.write(path.clone(), text.clone(), false);
+    }
+    for path in &extra.removed {
+        changes.remove(path.clone());
+    }
     for (path, text) in crate::patchset::records(&ctx.project, new, &images)? {
         changes.write(path, text, false);
     }

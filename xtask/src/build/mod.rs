@@ -38,7 +38,7 @@ pub mod tools;
 use std::path::PathBuf;
 
 use crate::ctx::Ctx;
-use crate::error::{Result, ResultExt};
+use crate::error::{Error, Result, ResultExt};
 use crate::model::{Base, BuildManifest, Digest, Flavour, PatchSetStamp};
 use lookup::Lookup;
 
@@ -142,6 +142,13 @@ pub fn build_with(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) 
 fn recipe(ctx: &Ctx, base: &Base, flavour: Flavour, backend: &str) -> Result<Recipe> {
     // A wrong name must not cost a download.
     configure::backend(backend)?;
+    if base.partial {
+        return Err(Error::usage(format!(
+            "base `{}` is partial: its tree lacks folders that a build needs",
+            base.id
+        ))
+        .hint("patches can be moved to it and compared; to build, take a base without `partial` in registry/upstreams.toml"));
+    }
     let pristine = crate::vendor::ensure(ctx, base)?;
     let tree = pristine.manifest.digest();
     let (source, content, patchset) = match flavour {

@@ -117,12 +117,16 @@ pub enum Command {
     Fold(super::fold::FoldArgs),
     /// Give a patch another id
     Rename(super::rename::RenameArgs),
+    /// Take a patch out of the series, and write down why
+    Retire(super::retire::RetireArgs),
     /// Copy the working tree, edits and all; list the copies
     Snapshot(super::snapshot::SnapshotArgs),
     /// Make the working tree what a snapshot is
     Restore(super::snapshot::RestoreArgs),
     /// Take edits of the working tree into a patch; write registry and docs anew
     Refresh(super::refresh::RefreshArgs),
+    /// Move a series to another base, and say what became of every hook
+    Sync(super::sync::SyncArgs),
     /// Write patches as mails, as a quilt folder, or as one diff
     Export(super::export::ExportArgs),
     /// Take patches from mails, quilt folders or diffs into the series
@@ -159,9 +163,11 @@ impl Command {
             Command::Split(_) => "split",
             Command::Fold(_) => "fold",
             Command::Rename(_) => "rename",
+            Command::Retire(_) => "retire",
             Command::Snapshot(_) => "snapshot",
             Command::Restore(_) => "restore",
             Command::Refresh(_) => "refresh",
+            Command::Sync(_) => "sync",
             Command::Export(_) => "export",
             Command::Import(_) => "import",
             Command::Verify(_) => "verify",

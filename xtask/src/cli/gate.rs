@@ -99,7 +99,25 @@ pub fn run(ctx: &Ctx, args: GateArgs) -> Result<Outcome> {
         model: args.model,
         servers: args.baseline.zip(args.candidate),
     };
-    let report = run_gates(ctx, &request, &command)?;
+    judge(ctx, &request, &command)
+}
+
+/// Every gate on the series of `base`, as `cargo xtask gate --base` runs them.
+pub fn of_base(ctx: &Ctx, base: &str) -> Result<Outcome> {
+    let request = Request {
+        gates: Vec::new(),
+        base: Some(base.to_owned()),
+        quick: false,
+        keep_logs: false,
+        model: None,
+        servers: None,
+    };
+    let command = format!("cargo xtask gate --base {}", quote(base));
+    judge(ctx, &request, &command)
+}
+
+fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
+    let report = run_gates(ctx, request, command)?;
     let signs = if std::io::stdout().is_terminal() {
         Signs::Unicode
     } else {

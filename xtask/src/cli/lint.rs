@@ -59,6 +59,7 @@ pub fn run(ctx: &Ctx, args: LintArgs) -> Result<Outcome> {
         ));
     }
     text.push_str(&match findings.len() {
+        0 if series.patches.is_empty() => format!("{} has no series: nothing to lint\n", base.id),
         0 => format!("{} of {}: in order\n", series.ids().join(", "), base.id),
         1 => "1 finding\n".to_owned(),
         n => format!("{n} findings\n"),

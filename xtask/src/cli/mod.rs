@@ -19,11 +19,13 @@ mod problem;
 mod refresh;
 mod rename;
 mod reorder;
+mod retire;
 mod revert;
 mod series;
 mod snapshot;
 mod split;
 mod status;
+mod sync;
 mod terminal;
 mod test;
 mod vendor;
@@ -39,7 +41,7 @@ use crate::error::{Error, Result};
 use crate::project::Project;
 use args::{Cli, Command, Global};
 pub use outcome::{Outcome, Status};
-pub use test::{REAL_VAR, SERVER_VAR};
+pub use test::{BASES_VAR, REAL_VAR, SERVER_VAR};
 
 /// Parses the command line, runs the command, prints its outcome.
 pub fn main() -> ExitCode {
@@ -127,9 +129,11 @@ fn run(cli: Cli) -> Result<Outcome> {
         Command::Split(args) => split::run(&ctx, args),
         Command::Fold(args) => fold::run(&ctx, args),
         Command::Rename(args) => rename::run(&ctx, args),
+        Command::Retire(args) => retire::run(&ctx, args),
         Command::Snapshot(args) => snapshot::snapshot(&ctx, args),
         Command::Restore(args) => snapshot::restore(&ctx, args),
         Command::Refresh(args) => refresh::run(&ctx, args),
+        Command::Sync(args) => sync::run(&ctx, args),
         Command::Export(args) => export::run(&ctx, args, cli.global.json),
         Command::Import(args) => import::run(&ctx, args),
         Command::Verify(args) => verify::run(&ctx, args),

@@ -36,6 +36,9 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
     } else {
         text.push_str(&format!("tree      {name}\n"));
     }
+    if series.patches.is_empty() {
+        text.push_str("series    none in registry/series.toml\n");
+    }
     let states = tree
         .patches
         .iter()

@@ -28,6 +28,9 @@ pub const SERVER_VAR: &str = "LLAMA_PATCHSET_TEST_SERVER";
 /// Environment variable that switches on the tests which build real trees.
 pub const REAL_VAR: &str = "LLAMA_PATCHSET_TEST_REAL";
 
+/// Environment variable that switches on the tests which need every base in the cache.
+pub const BASES_VAR: &str = "LLAMA_PATCHSET_TEST_BASES";
+
 /// Lints the series, runs the quick gate on the default base, verifies what is recorded, then runs
 /// the unit and integration tests; with `--quick` only those that need no build. With `json`, what
 /// cargo prints goes to stderr, since stdout is for one document.
@@ -54,6 +57,12 @@ pub fn run(ctx: &Ctx, args: TestArgs, json: bool) -> Result<Outcome> {
             passed(outcome.status == Status::Good, &outcome.text)
         })?;
         server = Build::find(ctx, &base.id, Flavour::Vanilla, "cpu")?;
+        step("bases", &|| {
+            for base in ctx.project.upstreams()?.base {
+                crate::vendor::ensure(ctx, &base)?;
+            }
+            Ok(())
+        })?;
     }
     // Not a step: the runner's own summary is to be the last thing said.
     let begun = Instant::now();
@@ -69,7 +78,8 @@ pub fn run(ctx: &Ctx, args: TestArgs, json: bool) -> Result<Outcome> {
     if let Some(server) = &server {
         tests
             .env(SERVER_VAR, server.program("llama-server"))
-            .env(REAL_VAR, "1");
+            .env(REAL_VAR, "1")
+            .env(BASES_VAR, "1");
     }
     let status = tests.status()?;
     ctx.cancel.check()?;

@@ -103,10 +103,10 @@ fn list(ctx: &Ctx) -> Result<Outcome> {
         };
         let is_default = base.id == upstreams.default;
         table.add_row([
-            if is_default {
-                format!("{} (default)", base.id)
-            } else {
-                base.id.clone()
+            match (is_default, base.partial) {
+                (true, _) => format!("{} (default)", base.id),
+                (_, true) => format!("{} (partial)", base.id),
+                _ => base.id.clone(),
             },
             state.to_owned(),
             files.map_or_else(|| "-".to_owned(), |files| files.to_string()),
@@ -116,6 +116,7 @@ fn list(ctx: &Ctx) -> Result<Outcome> {
         data.push(json!({
             "base": base.id,
             "default": is_default,
+            "partial": base.partial,
             "commit": base.commit,
             "state": state,
             "why": why,

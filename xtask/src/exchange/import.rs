@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::authoring::{Saved, follow, refuse, save_with};
+use crate::authoring::{Extra, Saved, follow, refuse, save_with};
 use crate::ctx::Ctx;
 use crate::diff;
 use crate::error::{Error, Result, ResultExt as _};
@@ -121,15 +121,14 @@ pub fn import(ctx: &Ctx, pristine: &Pristine, request: &Request) -> Result<Impor
             removed: Vec::new(),
             patches: fresh.ids(),
         },
-        false => save_with(
-            ctx,
-            &lock,
-            pristine,
-            (&series, &fresh),
-            &growth.manifests,
-            &[],
-            &growth.more,
-        )?,
+        false => {
+            let extra = Extra {
+                manifests: growth.manifests,
+                written: growth.more,
+                ..Extra::default()
+            };
+            save_with(ctx, &lock, pristine, &series, &fresh, &extra)?
+        }
     };
     Ok(Imported {
         imported: growth.summaries,

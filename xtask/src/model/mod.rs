@@ -30,10 +30,12 @@ pub use gate_record::{
 };
 pub use hooks::{HookEntry, HooksFile, ImageEntry};
 pub use io::{parse_toml, read_json, read_toml, write_atomic, write_json};
-pub use patch::{Allow, PatchManifest, SWITCH_PREFIX};
+pub use patch::{Allow, PatchManifest, Probes, SWITCH_PREFIX};
 pub use retired::{Retired, RetiredPatch};
 pub use series::SeriesFile;
 pub use state::{TrackedFile, TreeState};
 pub use toolchain::{Compilers, Launcher, Tool, Toolchains, Version, Wheel};
-pub use upstreams::{Base, DirSource, GitSource, PypiSource, Source, TarballSource, Upstreams};
+pub use upstreams::{
+    Base, CratesSource, DirSource, GitSource, PypiSource, Source, TarballSource, Upstreams,
+};
 pub use verdict::Verdict;

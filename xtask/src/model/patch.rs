@@ -37,6 +37,9 @@ pub struct PatchManifest {
     /// For each upstream file that it hooks into: what to look for when the place has moved.
     #[serde(default)]
     pub notes: BTreeMap<String, String>,
+    /// What a base holds that makes this patch needless; absent where only its own lines tell.
+    #[serde(default)]
+    pub upstreamed: Probes,
     /// What else than inserting lines it may do to upstream files.
     #[serde(default)]
     pub allow: Allow,
@@ -60,4 +63,16 @@ pub struct Allow {
     /// Why.
     #[serde(default)]
     pub reason: String,
+}
+
+/// What says that a feature is upstream: all of it has to be in the new base, and none in the old.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Probes {
+    /// Symbols that upstream defines or declares, by name, qualified or not.
+    #[serde(default)]
+    pub symbols: Vec<String>,
+    /// Texts in upstream's files.
+    #[serde(default)]
+    pub strings: Vec<String>,
 }

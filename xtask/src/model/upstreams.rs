@@ -30,6 +30,10 @@ pub struct Base {
     /// history cannot tell and CMake would ask an enclosing repository.
     #[serde(default)]
     pub build_number: u32,
+    /// Whether folders of upstream are missing, so that it cannot be built in full: a tree that
+    /// a package carries without its server or its tests.
+    #[serde(default)]
+    pub partial: bool,
     /// Digest of the per-file manifest after the exclusion rule.
     pub tree: Digest,
     /// Paths that no build needs: a folder with a trailing slash, or a file. They are left out
@@ -49,6 +53,8 @@ pub enum Source {
     Git(GitSource),
     /// The source distribution of a PyPI package, fetched with `pip download`.
     Pypi(PypiSource),
+    /// The archive of a crate, fetched with `cargo fetch`.
+    Crates(CratesSource),
     /// A local archive.
     Tarball(TarballSource),
     /// A local folder.
@@ -76,6 +82,21 @@ pub struct PypiSource {
     /// Digest of the archive.
     pub sha256: Digest,
     /// The folder inside the archive, without its top-level folder.
+    #[serde(default)]
+    pub subdir: String,
+}
+
+/// See [`Source::Crates`].
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CratesSource {
+    /// Name of the crate.
+    pub package: String,
+    /// Exact version.
+    pub version: String,
+    /// Digest of the `.crate` file, as the registry's index has it too.
+    pub sha256: Digest,
+    /// The folder inside the crate.
     #[serde(default)]
     pub subdir: String,
 }

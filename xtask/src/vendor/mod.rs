@@ -7,6 +7,8 @@
 
 mod archive;
 mod cache;
+mod crates;
+mod download;
 mod git;
 mod local;
 mod obtain;

@@ -14,14 +14,16 @@ use crate::tree::TreeManifest;
 use crate::vendor::archive::{self, Selection};
 use crate::vendor::cache::{Cache, Cached};
 use crate::vendor::unpack::{Exclude, Limits};
-use crate::vendor::{Obtained, Survey, git, local, pypi, source};
+use crate::vendor::{Obtained, Survey, crates, git, local, pypi, source};
 
 /// The user's programs, and how long each may be silent.
 pub(super) struct Programs {
     pub git: OsString,
     pub python: OsString,
+    pub cargo: OsString,
     pub patience: Patience,
     pub patience_pip: Patience,
+    pub patience_cargo: Patience,
 }
 
 impl Default for Programs {
@@ -30,10 +32,17 @@ impl Default for Programs {
         Programs {
             git: "git".into(),
             python: "python3".into(),
+            // The one that runs us, where one does.
+            cargo: std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
             patience: git::PATIENCE,
             patience_pip: Patience {
                 first: minute,
                 idle: minute,
+            },
+            // Without a terminal it is silent while it downloads.
+            patience_cargo: Patience {
+                first: 5 * minute,
+                idle: 5 * minute,
             },
         }
     }
@@ -174,6 +183,10 @@ impl<'a> Vendor<'a> {
             Source::Pypi(pypi) => {
                 let archive = pypi::archive(ctx, programs, &self.cache, pypi)?;
                 self.unpack(&archive, &pypi.subdir, exclude, &tree)?;
+            }
+            Source::Crates(source) => {
+                let archive = crates::archive(ctx, programs, &self.cache, source)?;
+                self.unpack(&archive, &source.subdir, exclude, &tree)?;
             }
             Source::Tarball(tarball) => {
                 let archive = local::tarball(ctx, tarball)?;

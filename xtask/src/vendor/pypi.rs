@@ -10,34 +10,11 @@ use std::process::Command;
 
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
-use crate::model::{Digest, PypiSource};
+use crate::model::PypiSource;
 use crate::process::{self, End};
 use crate::vendor::Programs;
 use crate::vendor::cache::Cache;
-
-/// The archive in the cache, if its content is what its folder's name says. A broken one is
-/// removed. Any file name will do, so that people can put one there by hand.
-pub(super) fn cached(ctx: &Ctx, cache: &Cache, sha256: &Digest) -> Result<Option<PathBuf>> {
-    let dir = cache.download_dir(sha256);
-    let Ok(entries) = std::fs::read_dir(&dir) else {
-        return Ok(None);
-    };
-    for entry in entries {
-        let path = entry?.path();
-        if !path.is_file() {
-            continue;
-        }
-        if Digest::of_file(&path)? == *sha256 {
-            return Ok(Some(path));
-        }
-        ctx.sink.warn(&format!(
-            "{} is not what its folder's name says; removing it",
-            path.display()
-        ));
-        fs_err::remove_file(&path)?;
-    }
-    Ok(None)
-}
+use crate::vendor::download;
 
 /// The command that a person would type for the same.
 pub(super) fn by_hand(source: &PypiSource) -> String {
@@ -54,39 +31,9 @@ pub(super) fn archive(
     cache: &Cache,
     source: &PypiSource,
 ) -> Result<PathBuf> {
-    if let Some(path) = cached(ctx, cache, &source.sha256)? {
-        ctx.sink.detail(&format!("found {}", path.display()));
-        return Ok(path);
-    }
-    let dir = cache.download_dir(&source.sha256);
-    if ctx.offline {
-        return Err(
-            Error::environment("not in the cache, and --offline was given").hint(format!(
-                "run `{}` where there is a network, and put the archive into {}",
-                by_hand(source),
-                dir.display()
-            )),
-        );
-    }
-    let temp = cache.temp_in(&cache.downloads())?;
-    let file = download(ctx, programs, source, temp.path())?;
-    let found = Digest::of_file(&file)?;
-    if found != source.sha256 {
-        return Err(Error::finding(format!(
-            "the archive has sha256 {found}, pinned is {}",
-            source.sha256
-        )));
-    }
-    let name = file.file_name().unwrap_or_default();
-    fs_err::File::open(&file)?.sync_all()?;
-    let staged = temp.path().join("archive");
-    fs_err::create_dir(&staged)?;
-    fs_err::rename(&file, staged.join(name))?;
-    // Only an empty folder can be there: what it held was found wrong and removed.
-    let _ = std::fs::remove_dir(&dir);
-    fs_err::rename(&staged, &dir)?;
-    fs_err::File::open(cache.downloads())?.sync_all()?;
-    Ok(dir.join(name))
+    download::archive(ctx, cache, &source.sha256, &by_hand(source), |temp| {
+        download(ctx, programs, source, temp)
+    })
 }
 
 fn download(ctx: &Ctx, programs: &Programs, source: &PypiSource, temp: &Path) -> Result<PathBuf> {

@@ -12,6 +12,7 @@ pub(super) fn label(source: &Source) -> String {
             format!("git {} {short}", without_password(&git.url))
         }
         Source::Pypi(pypi) => format!("pypi {} {}", pypi.package, pypi.version),
+        Source::Crates(crates) => format!("crates {} {}", crates.package, crates.version),
         Source::Tarball(tarball) => format!("tarball {}", tarball.path),
         Source::Dir(dir) => format!("dir {}", dir.path),
     }
@@ -78,6 +79,15 @@ pub(super) fn check(base: &Base) -> Result<()> {
                 }
                 &pypi.subdir
             }
+            Source::Crates(crates) => {
+                if !plain(&crates.package, "_-") || !plain(&crates.version, ".-+") {
+                    return broken(format!(
+                        "`{}@{}` is no crate with its version",
+                        crates.package, crates.version
+                    ));
+                }
+                &crates.subdir
+            }
             Source::Tarball(tarball) => &tarball.subdir,
             Source::Dir(_) => continue,
         };
@@ -136,6 +146,20 @@ mod tests {
         ] {
             let text = format!("id='a'\ntree='DIGEST'\n[[source]]\n{source}");
             assert!(check(&base(&text)).is_err(), "{source}");
+        }
+        let good = "id='a'\ntree='DIGEST'\n\
+            [[source]]\ncrates={package='p',version='1.0.0',sha256='DIGEST'}";
+        check(&base(good)).unwrap();
+        for (from, to) in [
+            ("package='p'", "package='p = \"1\"\\nq'"),
+            ("package='p'", "package='../p'"),
+            ("1.0.0", "1\"\\n[patch]"),
+            ("1.0.0", "*"),
+        ] {
+            assert!(
+                check(&base(&good.replacen(from, to, 1))).is_err(),
+                "{from} {to}"
+            );
         }
         assert!(check(&base("id='a'\ntree='DIGEST'")).is_err());
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::Digest;
 use crate::process::Patience;
 use crate::vendor::Vendor;
 use crate::vendor::tests::{World, base};

@@ -1,0 +1,247 @@
+//! Conflicts as text: markers with all three sides, and solutions that are found again.
+
+use std::ops::Range;
+
+use git2::{MergeFileInput, MergeFileOptions, ObjectType, Oid, merge_file};
+
+use crate::diff::{self, lines_of};
+use crate::error::{Error, Result};
+use crate::sync::edit::{Edit, edits_of, with_edits};
+use crate::tree::RelPath;
+
+const OURS: &[u8] = b"<<<<<<< ";
+const ANCESTOR: &[u8] = b"||||||| ";
+const MIDDLE: &[u8] = b"=======";
+const THEIRS: &[u8] = b">>>>>>> ";
+
+/// What the sides are called.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'a> {
+    /// The new base.
+    pub ours: &'a str,
+    /// The old base.
+    pub ancestor: &'a str,
+    /// The patch.
+    pub theirs: &'a str,
+}
+
+/// `ours` with markers around all that `theirs` adds to `ancestor`. What a merge would place
+/// without conflict is marked as well: it is here because its place is not certain.
+pub fn text(ancestor: &[u8], ours: &[u8], theirs: &[u8], names: &Names<'_>) -> Result<Vec<u8>> {
+    let (mut a, mut o, mut t) = (
+        MergeFileInput::new(),
+        MergeFileInput::new(),
+        MergeFileInput::new(),
+    );
+    a.content(ancestor);
+    o.content(ours);
+    t.content(theirs);
+    let mut options = MergeFileOptions::new();
+    options
+        .style_diff3(true)
+        .ancestor_label(names.ancestor)
+        .our_label(names.ours)
+        .their_label(names.theirs);
+    // See authoring/rebase.rs: any other entry of git2 initialises libgit2, this one does not.
+    let _ = Oid::hash_object(ObjectType::Blob, b"");
+    let merged = merge_file(&a, &o, &t, Some(&mut options))
+        .map_err(|error| Error::internal(error.message().to_owned()))?;
+    let merged = merged.content().to_vec();
+    let regions = regions(&merged);
+    if regions.is_empty() {
+        return mark_all(ours, &merged, names);
+    }
+    Ok(merged)
+}
+
+/// Markers around every change that makes `merged` of `ours`.
+fn mark_all(ours: &[u8], merged: &[u8], names: &Names<'_>) -> Result<Vec<u8>> {
+    let path = RelPath::new("file")?;
+    let marked: Vec<Edit> = diff::between(&path, ours, merged)
+        .iter()
+        .flat_map(edits_of)
+        .map(|edit| {
+            let lines = lines_of(ours);
+            let old: Vec<u8> = lines[edit.from..edit.to].concat();
+            let mut text = Vec::new();
+            let mut line = |marker: &[u8], name: &str| {
+                text.extend_from_slice(marker);
+                text.extend_from_slice(name.as_bytes());
+                text.push(b'\n');
+            };
+            line(OURS, names.ours);
+            let mut out = std::mem::take(&mut text);
+            out.extend_from_slice(&old);
+            out.extend_from_slice(ANCESTOR);
+            out.extend_from_slice(names.ancestor.as_bytes());
+            out.push(b'\n');
+            out.extend_from_slice(&old);
+            out.extend_from_slice(MIDDLE);
+            out.push(b'\n');
+            out.extend_from_slice(&edit.text);
+            out.extend_from_slice(THEIRS);
+            out.extend_from_slice(names.theirs.as_bytes());
+            out.push(b'\n');
+            Edit { text: out, ..edit }
+        })
+        .collect();
+    with_edits(ours, &marked)
+}
+
+/// The conflicts of a marked text, as ranges of lines from 0, markers included.
+pub fn regions(text: &[u8]) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut open = None;
+    for (at, line) in lines_of(text).iter().enumerate() {
+        if line.starts_with(OURS) {
+            open = Some(at);
+        } else if line.starts_with(THEIRS)
+            && let Some(from) = open.take()
+        {
+            found.push(from..at + 1);
+        }
+    }
+    found
+}
+
+/// The first line, from 1, that still is a marker.
+pub fn first_marker(text: &[u8]) -> Option<usize> {
+    lines_of(text)
+        .iter()
+        .position(|line| {
+            [OURS, ANCESTOR, THEIRS]
+                .iter()
+                .any(|marker| line.starts_with(marker))
+        })
+        .map(|at| at + 1)
+}
+
+/// What became of each conflict of `marked` in `solved`: nothing where the text around them no
+/// longer tells where each one is.
+pub fn solutions(marked: &[u8], solved: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+    let regions = regions(marked);
+    let lines = lines_of(marked);
+    let mut found = Vec::new();
+    let mut rest = solved;
+    let mut done = 0;
+    for (at, region) in regions.iter().enumerate() {
+        let common: Vec<u8> = lines[done..region.start].concat();
+        rest = rest.strip_prefix(common.as_slice())?;
+        done = region.end;
+        let until = regions.get(at + 1).map_or(lines.len(), |next| next.start);
+        let next: Vec<u8> = lines[done..until].concat();
+        let end = match (at + 1 == regions.len(), next.is_empty()) {
+            (true, _) => rest.len().checked_sub(next.len())?,
+            (false, true) => return None,
+            (false, false) => memchr::memmem::find(rest, &next)?,
+        };
+        if !rest[end..].starts_with(&next) {
+            return None;
+        }
+        found.push((lines[region.clone()].concat(), rest[..end].to_vec()));
+        rest = &rest[end..];
+    }
+    Some(found)
+}
+
+/// `marked` with each conflict replaced by what `solution` knows of it; none where it does not
+/// know all of them.
+pub fn replay(marked: &[u8], solution: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+    let lines = lines_of(marked);
+    let mut out = Vec::new();
+    let mut done = 0;
+    for region in regions(marked) {
+        out.extend_from_slice(&lines[done..region.start].concat());
+        out.extend_from_slice(&solution(&lines[region.clone()].concat())?);
+        done = region.end;
+    }
+    out.extend_from_slice(&lines[done..].concat());
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: Names<'_> = Names {
+        ours: "new",
+        ancestor: "old",
+        theirs: "patch",
+    };
+
+    fn marked() -> Vec<u8> {
+        text(
+            b"a\nb\nc\nd\ne\nf\n",
+            b"a\nB\nc\nd\nE\nf\n",
+            b"a\nb\nhook1\nc\nd\nhook2\ne\nf\n",
+            &NAMES,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn all_three_sides_stand_between_the_markers() {
+        insta::assert_snapshot!(String::from_utf8(marked()).unwrap(), @r"
+        a
+        <<<<<<< new
+        B
+        ||||||| old
+        b
+        =======
+        b
+        hook1
+        >>>>>>> patch
+        c
+        d
+        <<<<<<< new
+        E
+        ||||||| old
+        e
+        =======
+        hook2
+        e
+        >>>>>>> patch
+        f
+        ");
+        assert_eq!(regions(&marked()).len(), 2);
+        assert_eq!(first_marker(&marked()), Some(2));
+        assert_eq!(first_marker(b"a\n======= b\n"), None);
+    }
+
+    #[test]
+    fn what_a_merge_would_place_is_marked_too() {
+        let text = text(b"a\nb\n", b"x\na\nb\n", b"a\nhook\nb\n", &NAMES).unwrap();
+        insta::assert_snapshot!(String::from_utf8(text).unwrap(), @r"
+        x
+        a
+        <<<<<<< new
+        ||||||| old
+        =======
+        hook
+        >>>>>>> patch
+        b
+        ");
+    }
+
+    #[test]
+    fn solutions_are_found_and_replayed() {
+        let marked = marked();
+        let solved = b"a\nB\nhook1\nc\nd\nhook2\nE\nf\n";
+        let known = solutions(&marked, solved).unwrap();
+        assert_eq!(known.len(), 2);
+        assert_eq!(known[0].1, b"B\nhook1\n");
+        let look = |region: &[u8]| {
+            known
+                .iter()
+                .find(|(key, _)| key == region)
+                .map(|(_, text)| text.clone())
+        };
+        // Elsewhere in a longer file.
+        let longer = [b"new line\n".as_slice(), &marked].concat();
+        let replayed = replay(&longer, look).unwrap();
+        assert_eq!(replayed, [b"new line\n".as_slice(), solved].concat());
+        assert!(replay(&marked, |_| None).is_none());
+        // Somebody edited around the conflict: nothing is learned.
+        assert!(solutions(&marked, b"z\nB\nhook1\nc\nd\nhook2\nE\nf\n").is_none());
+    }
+}

@@ -1,0 +1,43 @@
+//! Sync: a series moves to another base, and every hook can say what became of it.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `verdict.rs` | what can become of a hook and of a patch |
+//! | `align.rs` | which line of one content is which of another: three opinions |
+//! | `edit.rs`, `ground.rs` | hooks as edits; the files of a base with what they define |
+//! | `place.rs`, `region.rs`, `search.rs` | where one hook belongs; functions and files that went elsewhere |
+//! | `upstreamed.rs` | is it in the new base already? |
+//! | `port.rs` | the whole series, in memory |
+//! | `proof.rs` | what differs between the two patched trees that does not between the bases |
+//! | `conflict.rs`, `memory.rs` | markers with three sides; solutions that are found again |
+//! | `session.rs`, `store.rs`, `stage.rs`, `record.rs` | a sync over several commands: decisions, working tree, registry |
+//! | `history.rs` | upstream's commits, from a clone |
+
+mod align;
+mod conflict;
+mod drift;
+mod edit;
+mod ground;
+mod history;
+mod memory;
+mod place;
+mod port;
+mod proof;
+mod record;
+mod region;
+mod search;
+mod session;
+mod stage;
+mod store;
+mod upstreamed;
+mod verdict;
+
+#[cfg(test)]
+mod tests;
+
+pub use drift::{Drift, drift};
+pub use history::History;
+pub use port::{Decisions, Port, port};
+pub use proof::{LeftOver, Proof, prove};
+pub use session::{Aborted, Choices, End, Step, abort, begin, look, resume, skip};
+pub use verdict::{HookReport, HookVerdict, PatchReport, PatchVerdict, Place};

@@ -1,0 +1,155 @@
+//! The working tree of the new base while a conflict is being solved.
+
+use std::collections::BTreeMap;
+
+use crate::authoring::with_hooks;
+use crate::ctx::Ctx;
+use crate::diff;
+use crate::error::{Error, Result};
+use crate::model::{Base, Digest};
+use crate::patchset::{self, Images, Patch, Series};
+use crate::sync::port::{Conflict, Port};
+use crate::tree::{Difference, RelPath};
+use crate::vendor::Pristine;
+
+/// How many patches of its own series the working tree of `base` has; none where there is no
+/// tree. Edits, or a half-applied patch, refuse.
+pub(super) fn position(ctx: &Ctx, base: &Base) -> Result<Option<usize>> {
+    let root = ctx.project.working_tree(&base.id);
+    if !root.exists() {
+        return Ok(None);
+    }
+    let state = patchset::read_state(&root)?;
+    Ok(Some(state.map_or(0, |state| state.applied.len())))
+}
+
+/// Refuses where edits in the working tree would be lost.
+pub(super) fn refuse_edits(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<()> {
+    let root = ctx.project.working_tree(&pristine.base.id);
+    if !root.exists() {
+        return Ok(());
+    }
+    let images = Images::compute(pristine, series)?;
+    let status = patchset::status(ctx, pristine, series, &images)?;
+    match status.edited.first() {
+        None => Ok(()),
+        Some(first) => Err(Error::finding(format!(
+            "{} has edits that would be lost: {first}",
+            ctx.project.show(&root)
+        ))
+        .hint(format!(
+            "keep them elsewhere, or cargo xtask revert --base {} --discard-edits",
+            pristine.base.id
+        ))),
+    }
+}
+
+/// Puts the working tree at `conflict`: the patches before it, and its own files with markers.
+/// `ours`: it shows an earlier conflict, whose solution has been taken. Returns its name, and the
+/// id of the patch set that it then is.
+pub(super) fn show(
+    ctx: &Ctx,
+    pristine: &Pristine,
+    old: &Series,
+    port: &Port,
+    conflict: &Conflict,
+    ours: bool,
+) -> Result<(String, Digest)> {
+    let so_far = Series::of(&ctx.project, &pristine.base, port.patches.clone())?;
+    let images = Images::compute(pristine, &so_far)?;
+    let mut hooks = Vec::new();
+    for (path, text) in &conflict.files {
+        let before = match images.at(path, images.patches()) {
+            Some(image) => Some(image.content.clone()),
+            None => patchset::pristine_image(pristine, path)?.map(|image| image.content),
+        };
+        if let Some(before) = before {
+            hooks.extend(diff::between(path, &before, text));
+        }
+    }
+    let patch = &old.patches[conflict.at];
+    let mut patches = port.patches.clone();
+    patches.push(with_hooks(ctx, patch, &pristine.base.id, hooks)?);
+    let series = Series::of(&ctx.project, &pristine.base, patches)?;
+    let moved = patchset::apply(ctx, pristine, &series, series.patches.len(), ours)?;
+    Ok((moved.tree, series.id))
+}
+
+/// What the working tree makes of each file that `patch` changes: all that differs from `images`,
+/// the patches before it.
+pub(super) fn solution(
+    ctx: &Ctx,
+    pristine: &Pristine,
+    images: &Images,
+    patch: &Patch,
+) -> Result<BTreeMap<RelPath, Vec<u8>>> {
+    let root = ctx.project.working_tree(&pristine.base.id);
+    let found = patchset::scan(&root)?;
+    let mut expected = pristine.manifest.clone();
+    for path in images.paths() {
+        if let Some(image) = images.at(path, images.patches()) {
+            expected.insert(path.clone(), image.entry());
+        }
+    }
+    let mut solved = BTreeMap::new();
+    for difference in expected.differences(&found) {
+        let path = difference.path();
+        let overlay = patch.overlay.iter().find(|file| file.path == *path);
+        match (&difference, overlay) {
+            (_, Some(file)) => {
+                if fs_err::read(path.resolve(&root)?)? != file.content {
+                    return Err(Error::finding(format!(
+                        "{path} is an overlay file of `{}`, which all bases share",
+                        patch.id()
+                    ))
+                    .hint(format!(
+                        "edit patches/{}/src/{path} instead, and begin the sync again",
+                        patch.id()
+                    )));
+                }
+            }
+            (Difference::Missing { .. }, None) => {
+                return Err(Error::finding(format!("{path} was removed"))
+                    .hint("a hook is an edit in place; bring the file back"));
+            }
+            (Difference::Unknown { .. }, None) => {
+                return Err(
+                    Error::finding(format!("{path} is a new file")).hint(format!(
+                        "put it under patches/{}/src, or take it away",
+                        patch.id()
+                    )),
+                );
+            }
+            _ => {
+                solved.insert(path.clone(), fs_err::read(path.resolve(&root)?)?);
+            }
+        }
+    }
+    Ok(solved)
+}
+
+/// Makes the working tree what it was before the sync. Returns where edits were put.
+pub(super) fn put_back(
+    ctx: &Ctx,
+    pristine: &Pristine,
+    series: &Series,
+    before: Option<usize>,
+) -> Result<Option<String>> {
+    let root = ctx.project.working_tree(&pristine.base.id);
+    if !root.exists() {
+        return Ok(None);
+    }
+    let count = before.unwrap_or(0).min(series.patches.len());
+    let moved = patchset::apply(ctx, pristine, series, count, true)?;
+    if before.is_none() {
+        // Renamed first, so that a kill does not leave half a tree under its name.
+        let gone = ctx.project.vendor().join(".sync").join("gone");
+        if gone.exists() {
+            fs_err::remove_dir_all(&gone)?;
+        }
+        let _lock = crate::lock::checkout(ctx)?;
+        fs_err::rename(&root, &gone)?;
+        fs_err::remove_dir_all(&gone)?;
+    }
+    Ok(moved.saved_to)
+}

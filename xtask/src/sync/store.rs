@@ -1,0 +1,231 @@
+//! What a sync keeps on the disk between two commands.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ctx::Ctx;
+use crate::error::{Error, Result, ResultExt};
+use crate::model::{Base, Digest, read_json, write_atomic, write_json};
+use crate::patchset::Series;
+use crate::sync::port::{Conflict, Decisions, Port};
+use crate::sync::session::Choices;
+use crate::sync::verdict::PatchVerdict;
+use crate::sync::{conflict, stage};
+use crate::tree::RelPath;
+
+/// `session.json`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Session {
+    pub schema: u32,
+    pub from: String,
+    pub to: String,
+    /// Digest of the series that is carried over: it must not change under a sync.
+    pub patchset: Digest,
+    /// The working tree of the new base as it was: absent, or with that many patches.
+    pub tree: Option<usize>,
+    pub skip: BTreeSet<String>,
+    pub retire: BTreeSet<String>,
+    pub keep: BTreeSet<String>,
+    /// For each patch, its files and the digests of their contents.
+    pub solved: BTreeMap<String, BTreeMap<RelPath, Digest>>,
+    /// The working tree of the new base is ours: it shows conflicts and solutions.
+    pub shown: bool,
+    pub stopped: Option<Stopped>,
+    #[serde(default)]
+    pub history: Option<PathBuf>,
+}
+
+/// The conflict that the working tree shows.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Stopped {
+    pub patch: String,
+    /// The patch set that the working tree was put at.
+    pub tree: Digest,
+    /// Digests of the files as they were marked.
+    pub marked: BTreeMap<RelPath, Digest>,
+}
+
+/// `vendor/.sync`.
+pub(super) fn folder(ctx: &Ctx) -> PathBuf {
+    ctx.project.vendor().join(".sync")
+}
+
+/// Where a content is kept while a sync goes on.
+pub(super) fn stored(ctx: &Ctx, digest: &Digest) -> PathBuf {
+    folder(ctx).join("files").join(digest.to_string())
+}
+
+fn store(ctx: &Ctx, content: &[u8]) -> Result<Digest> {
+    let digest = Digest::of(content);
+    write_atomic(&stored(ctx, &digest), content)?;
+    Ok(digest)
+}
+
+impl Session {
+    fn path(ctx: &Ctx) -> PathBuf {
+        folder(ctx).join("session.json")
+    }
+
+    pub fn open(ctx: &Ctx) -> Result<Option<Session>> {
+        let path = Session::path(ctx);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let session: Session = read_json(&path).hint(|| {
+            format!(
+                "remove {} if it cannot be mended; solved files lie beside it",
+                ctx.project.show(&path)
+            )
+        })?;
+        if session.schema != 1 {
+            return Err(Error::config("a sync of another version of this program")
+                .context(ctx.project.show(&path)));
+        }
+        Ok(Some(session))
+    }
+
+    pub fn must_be_open(ctx: &Ctx) -> Result<Session> {
+        Session::open(ctx)?.ok_or_else(|| {
+            Error::usage("no sync is going on").hint("cargo xtask sync BASE begins one")
+        })
+    }
+
+    pub fn begin(ctx: &Ctx, from: &Base, to: &Base) -> Result<Session> {
+        if from.id == to.id {
+            return Err(
+                Error::usage(format!("the series stands on {} already", to.id))
+                    .hint("name another base; registry/upstreams.toml lists them"),
+            );
+        }
+        let series = Series::load(&ctx.project, from)?;
+        if series.patches.is_empty() {
+            return Err(Error::usage(format!("{} has no series", from.id))
+                .hint("--from names the base that the series comes from"));
+        }
+        Ok(Session {
+            schema: 1,
+            from: from.id.clone(),
+            to: to.id.clone(),
+            patchset: series.id,
+            tree: stage::position(ctx, to)?,
+            skip: BTreeSet::new(),
+            retire: BTreeSet::new(),
+            keep: BTreeSet::new(),
+            solved: BTreeMap::new(),
+            shown: false,
+            stopped: None,
+            history: None,
+        })
+    }
+
+    pub fn choose(&mut self, choices: &Choices) {
+        self.skip.extend(choices.skip.iter().cloned());
+        self.retire.extend(choices.retire.iter().cloned());
+        self.keep.extend(choices.keep.iter().cloned());
+        if choices.history.is_some() {
+            self.history.clone_from(&choices.history);
+        }
+    }
+
+    pub fn decisions(&self, ctx: &Ctx) -> Result<Decisions> {
+        let mut solved = BTreeMap::new();
+        for (patch, files) in &self.solved {
+            let mut contents = BTreeMap::new();
+            for (path, digest) in files {
+                let content = fs_err::read(stored(ctx, digest))?;
+                if Digest::of(&content) != *digest {
+                    return Err(
+                        Error::finding(format!("the solution of {path} was damaged"))
+                            .hint("cargo xtask sync --abort, and begin again"),
+                    );
+                }
+                contents.insert(path.clone(), content);
+            }
+            solved.insert(patch.clone(), contents);
+        }
+        Ok(Decisions {
+            skip: self.skip.clone(),
+            retire: self.retire.clone(),
+            keep: self.keep.clone(),
+            solved,
+        })
+    }
+
+    pub fn solve(
+        &mut self,
+        ctx: &Ctx,
+        patch: &str,
+        files: &BTreeMap<RelPath, Vec<u8>>,
+    ) -> Result<()> {
+        let mut digests = BTreeMap::new();
+        for (path, content) in files {
+            digests.insert(path.clone(), store(ctx, content)?);
+        }
+        self.solved.insert(patch.to_owned(), digests);
+        self.save(ctx)
+    }
+
+    /// Writes down that the sync stops at `conflict`; returns the files with conflicts.
+    pub fn stop(
+        &mut self,
+        ctx: &Ctx,
+        conflict: &Conflict,
+        tree: Digest,
+    ) -> Result<BTreeMap<RelPath, usize>> {
+        let mut marked = BTreeMap::new();
+        let mut files = BTreeMap::new();
+        for (path, text) in &conflict.files {
+            let regions = conflict::regions(text).len();
+            if regions > 0 {
+                marked.insert(path.clone(), store(ctx, text)?);
+                files.insert(path.clone(), regions);
+            }
+        }
+        self.stopped = Some(Stopped {
+            patch: conflict.patch.clone(),
+            tree,
+            marked,
+        });
+        self.save(ctx)?;
+        Ok(files)
+    }
+
+    /// The patches to write down as retired, and what says that they are upstream.
+    pub fn retired(&self, port: &Port) -> Vec<(String, String)> {
+        port.reports
+            .iter()
+            .filter_map(|report| match &report.verdict {
+                PatchVerdict::Retired { evidence } => {
+                    Some((report.patch.clone(), evidence.join("; ")))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub fn save(&self, ctx: &Ctx) -> Result<()> {
+        write_json(&Session::path(ctx), self)
+    }
+
+    /// Takes the session away; solutions stay.
+    pub fn end(&self, ctx: &Ctx) -> Result<()> {
+        for path in [Session::path(ctx), folder(ctx).join("files")] {
+            let gone = if path.is_dir() {
+                std::fs::remove_dir_all(&path)
+            } else {
+                std::fs::remove_file(&path)
+            };
+            match gone {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error).context(|| format!("removing {}", path.display()));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
