@@ -204,3 +204,82 @@ fn a_base_without_a_series_is_no_error_and_a_partial_one_is_not_built() {
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.contains("`bare` is partial"), "{error}");
 }
+
+/// 0 where every hook has its place, 1 where a person has to look, 2 where it cannot be looked at;
+/// `--check` writes nothing either way.
+#[test]
+fn a_sync_answers_with_its_exit_code() {
+    let toy = Checkout::new(0);
+    let root = toy.root();
+    let texts = [
+        (
+            "near",
+            "int first;\nint main() {\n    one();\n    two();\n}\n",
+        ),
+        ("far", "int main() {\n    other();\n}\n"),
+    ];
+    let mut upstreams = fs::read_to_string(root.join("registry/upstreams.toml")).unwrap();
+    for (id, text) in texts {
+        let tree = root.parent().unwrap().join(id);
+        put(&tree.join("src/main.c"), text);
+        put(&tree.join("CMakeLists.txt"), "project(toy)\n");
+        let digest = llama_patchset::tree::TreeManifest::of_tree(&tree, |_| false)
+            .unwrap()
+            .digest();
+        upstreams.push_str(&format!(
+            "\n[[base]]\nid = \"{id}\"\ntree = \"{digest}\"\n\n[[base.source]]\n\
+             dir = {{ path = \"../{id}\" }}\n"
+        ));
+    }
+    put(&root.join("registry/upstreams.toml"), &upstreams);
+    let series = fs::read_to_string(root.join("registry/series.toml")).unwrap();
+    let text = toy.ok(&["sync", "near", "--check"]);
+    assert!(
+        text.contains("hook  shifted") && text.contains("nothing is left over"),
+        "{text}"
+    );
+    let output = toy.run(&["sync", "far", "--check", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        json["data"]["patches"][0]["hooks"][0]["verdict"],
+        "conflict"
+    );
+    assert_eq!(
+        json["data"]["patches"][0]["hooks"][0]["before"]["file"],
+        "src/main.c"
+    );
+    assert_eq!(json["data"]["end"]["is"], "looked");
+    for wrong in [
+        &["sync", "nowhere"][..],
+        &["sync"],
+        &["sync", "toy"],
+        &["sync", "--continue"],
+        &["sync", "near", "--continue"],
+        &["sync", "near", "--keep", "no-such-patch"],
+    ] {
+        toy.fails(wrong, 2);
+    }
+    assert_eq!(
+        fs::read_to_string(root.join("registry/series.toml")).unwrap(),
+        series
+    );
+    assert!(!root.join("vendor/near").exists() && !root.join("vendor/far").exists());
+
+    // For real, a conflict, and back.
+    toy.fails(&["sync", "far", "--no-gates"], 1);
+    assert!(
+        fs::read_to_string(root.join("vendor/far/src/main.c"))
+            .unwrap()
+            .contains("<<<<<<<")
+    );
+    toy.ok(&["sync", "--abort"]);
+    assert!(!root.join("vendor/far").exists());
+    toy.ok(&["sync", "near", "--no-gates"]);
+    toy.ok(&["status", "--base", "near"]);
+    assert!(
+        fs::read_to_string(root.join("registry/series.toml"))
+            .unwrap()
+            .contains("near = [\"hook\"]")
+    );
+}

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::cli::{Outcome, Status, gate};
 use crate::ctx::Ctx;
 use crate::error::Result;
-use crate::patchset::Series;
+use crate::patchset::{Series, count};
 use crate::symbols::Change;
 use crate::sync::{self, Choices, End, HookReport, HookVerdict, PatchReport, PatchVerdict, Step};
 
@@ -125,10 +125,11 @@ fn outcome(step: &Step, drift: &[sync::Drift]) -> Outcome {
     let reports = &step.port.reports;
     let hooks: usize = reports.iter().map(|report| report.hooks.len()).sum();
     let mut text = format!(
-        "{} to {}: {} patches, {hooks} hooks\n\n",
+        "{} to {}: {}, {}\n\n",
         step.from.id,
         step.to.id,
-        reports.len()
+        count(reports.len(), "patch"),
+        count(hooks, "hook")
     );
     let width = reports
         .iter()
@@ -226,10 +227,7 @@ fn drifts(text: &mut String, drift: &[sync::Drift]) {
     }
     text.push_str(&format!(
         "\n{} that the series uses changed; look at each use:\n",
-        match real.len() {
-            1 => "1 declaration".to_owned(),
-            count => format!("{count} declarations"),
-        }
+        count(real.len(), "declaration")
     ));
     for one in real {
         let found = &one.declaration;
@@ -325,9 +323,11 @@ fn end(text: &mut String, step: &Step, drift: &[sync::Drift]) -> Status {
 
 fn proof(text: &mut String, proof: &sync::Proof) {
     text.push_str(&format!(
-        "old and new patched tree differ as the two bases do: {} hooks and {} overlay files are the \
-         same bytes, {} upstream lines are deleted",
-        proof.same_hooks, proof.same_overlay, proof.deleted
+        "old and new patched tree differ as the two bases do: {} and {} with the same bytes, {} \
+         deleted",
+        count(proof.same_hooks, "hook"),
+        count(proof.same_overlay, "overlay file"),
+        count(proof.deleted, "upstream line")
     ));
     if proof.left_over.is_empty() {
         text.push_str(", nothing is left over\n");

@@ -365,6 +365,10 @@ pub fn position(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<usize
 
 /// `1 file`, `2 files`.
 pub fn count(number: usize, what: &str) -> String {
-    let ending = if number == 1 { "" } else { "s" };
+    let ending = match (number, what.ends_with("ch")) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
     format!("{number} {what}{ending}")
 }

@@ -35,16 +35,15 @@ impl Region<'_> {
     ) -> Placed {
         let (old, new) = (lines_of(&self.old.content), lines_of(&self.new.content));
         let len = edit.to - edit.from;
-        let alike = |old: &[&[u8]], new: &[&[u8]]| old == new;
-        let before = alike(
-            &old[edit.from.saturating_sub(CONTEXT)..edit.from],
-            &new[at.saturating_sub(CONTEXT)..at],
-        );
-        let end = |lines: &[&[u8]], at: usize| (at + len + CONTEXT).min(lines.len());
-        let behind = alike(
-            &old[edit.to..end(&old, edit.from)],
-            &new[at + len..end(&new, at)],
-        );
+        // As many as the old file has there, up to the context of a hunk.
+        let above = edit.from.min(CONTEXT);
+        let below = (old.len() - edit.to).min(CONTEXT);
+        let before = at
+            .checked_sub(above)
+            .is_some_and(|first| old[edit.from - above..edit.from] == new[first..at]);
+        let behind = new
+            .get(at + len..at + len + below)
+            .is_some_and(|lines| *lines == old[edit.to..edit.to + below]);
         let verdict = match (&renamed, before && behind) {
             (Some(_), _) => HookVerdict::Moved,
             (None, true) if at == edit.from => HookVerdict::Clean,

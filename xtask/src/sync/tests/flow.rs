@@ -366,3 +366,62 @@ fn a_kill_at_any_step_loses_nothing() {
         }
     }
 }
+
+/// Upstream's commits that touched the place of a hook, from a clone that has both.
+#[test]
+fn a_history_names_the_commits_that_touched_the_place() {
+    let new = OLD
+        .replace("three();", "three(1);")
+        .replace("four();", "vier();");
+    let two = Two::new(&[("f.c", OLD)], &[("f.c", &new)]);
+    two.patch(
+        "first",
+        &[("f.c", "two()", "    first(); // opencoti-hook: first\n")],
+    );
+    let clone = tempfile::tempdir().unwrap();
+    let git = |args: &[&str]| {
+        let output = std::process::Command::new("git")
+            .current_dir(clone.path())
+            .args(["-c", "user.name=n", "-c", "user.email=e@example.org"])
+            .args(args)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let commit = |text: &str, subject: &str| {
+        fs::write(clone.path().join("f.c"), text).unwrap();
+        git(&["add", "."]);
+        git(&["commit", "--quiet", "--message", subject]);
+        git(&["rev-parse", "HEAD"])
+    };
+    git(&["init", "--quiet"]);
+    let (mut old, mut base) = (two.old.base.clone(), two.new.base.clone());
+    old.commit = commit(OLD, "as it was");
+    commit(&OLD.replace("three();", "three(1);"), "give three a number");
+    base.commit = commit(&new, "say four in german");
+    let dir = clone.path().to_path_buf();
+    let history = crate::sync::History::of(&two.ctx, dir.clone(), &old, &base).unwrap();
+    let port = crate::sync::port(
+        &two.ctx,
+        &two.old,
+        &two.series(),
+        &two.new,
+        &crate::sync::Decisions::default(),
+        &history,
+    )
+    .unwrap();
+    let hook = &port.reports[0].hooks[0];
+    assert_ne!(hook.verdict, crate::sync::HookVerdict::Clean);
+    let named = |subject: &str| hook.commits.iter().any(|line| line.ends_with(subject));
+    assert!(named(" give three a number"), "{:?}", hook.commits);
+    assert!(!named(" as it was"), "{:?}", hook.commits);
+
+    // A clone that lacks a commit, and a base that is none, are said.
+    base.commit = "0".repeat(40);
+    let error = crate::sync::History::of(&two.ctx, dir.clone(), &old, &base).unwrap_err();
+    assert_eq!(error.kind(), Kind::Environment);
+    base.commit.clear();
+    let error = crate::sync::History::of(&two.ctx, dir, &old, &base).unwrap_err();
+    assert_eq!(error.kind(), Kind::Usage);
+}
