@@ -48,6 +48,8 @@ struct llama_nextn_access {
     int32_t                & n_p_eval()      { return ctx.n_p_eval; }
     int64_t                & t_eval_us()     { return ctx.t_eval_us; }
     int64_t                & t_p_eval_us()   { return ctx.t_p_eval_us; }
+    int64_t                & n_queued()      { return ctx.n_queued_tokens; }
+    int64_t                & t_queued_us()   { return ctx.t_compute_start_us; }
 
     // created on first use
     llama_nextn_side & side();
