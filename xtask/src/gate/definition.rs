@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result, ResultExt};
 use crate::gate::prompts::ids;
 use crate::gate::session::Prompt;
-use crate::model::{ChashGate, Digest, GateHeader, GateKind};
+use crate::model::{ChashGate, Digest, DraftsGate, DraftsSetting, GateHeader, GateKind};
 use crate::project::{Project, suggest};
 
 /// Files of `gates/` that are no definitions.
@@ -61,6 +61,17 @@ pub struct ChashPlan {
 pub enum Plan {
     /// Same tokens.
     Chash(Box<ChashPlan>),
+    /// Same drafts: with the settings to run, the rest as for "same tokens".
+    Drafts(Box<ChashPlan>, Vec<DraftsSetting>),
+}
+
+impl Plan {
+    /// What all kinds have.
+    pub fn common(&self) -> &ChashPlan {
+        match self {
+            Plan::Chash(plan) | Plan::Drafts(plan, _) => plan,
+        }
+    }
 }
 
 /// The gates named by `ids`, or all of them, sorted by id.
@@ -114,6 +125,12 @@ fn load_one(dir: &Path, id: &str, path: &Path, quick: bool) -> Result<Plan> {
             let definition: ChashGate = crate::model::read_toml(path)?;
             let text = fs_err::read(path)?;
             Ok(Plan::Chash(Box::new(chash(dir, definition, text, quick)?)))
+        }
+        GateKind::Drafts => {
+            let definition: DraftsGate = crate::model::read_toml(path)?;
+            let text = fs_err::read(path)?;
+            let plan = chash(dir, definition.common(), text, quick)?;
+            Ok(Plan::Drafts(Box::new(plan), settings(definition, quick)?))
         }
     }
 }
@@ -177,6 +194,53 @@ fn chash(dir: &Path, definition: ChashGate, text: Vec<u8>, quick: bool) -> Resul
     Ok(plan)
 }
 
+/// The settings to run.
+fn settings(definition: DraftsGate, quick: bool) -> Result<Vec<DraftsSetting>> {
+    let names: Vec<&String> = definition.settings.iter().map(|s| &s.name).collect();
+    unique("setting names", &names)?;
+    for setting in &definition.settings {
+        let name = &setting.name;
+        unique(&format!("n-max of setting `{name}`"), &setting.n_max)?;
+        unique(&format!("slots of setting `{name}`"), &setting.slots)?;
+        if setting.n_max.contains(&0) {
+            return Err(Error::config(format!(
+                "setting `{name}` has 0 in n-max; without a drafter there are no drafts"
+            )));
+        }
+        let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'_');
+        if name.is_empty() || !name.bytes().all(plain) {
+            return Err(Error::config(format!(
+                "setting name `{name}`: only letters, digits, `-`, `.` and `_` are allowed"
+            )));
+        }
+        own_flags(&setting.flags)?;
+    }
+    let mut settings = definition.settings;
+    if quick && let Some(subset) = definition.quick {
+        let mut names: Vec<String> = settings.iter().map(|s| s.name.clone()).collect();
+        keep(
+            "quick.settings",
+            &mut names,
+            &subset.settings,
+            String::clone,
+        )?;
+        settings.retain(|setting| names.contains(&setting.name));
+    }
+    Ok(settings)
+}
+
+fn own_flags(flags: &[String]) -> Result<()> {
+    for flag in flags {
+        let name = flag.split('=').next().unwrap_or_default();
+        if OWN_FLAGS.contains(&name) {
+            return Err(Error::config(format!(
+                "flags holds `{name}`, which the gate sets itself"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Reduces `all` to `subset`, which must be part of it.
 fn keep<T: PartialEq>(
     key: &str,
@@ -220,14 +284,7 @@ fn check(definition: &ChashGate) -> Result<()> {
     if limits.start == 0 || limits.request == 0 {
         return fail("a time limit is 0; nothing would ever be in time");
     }
-    for flag in &definition.flags {
-        let name = flag.split('=').next().unwrap_or_default();
-        if OWN_FLAGS.contains(&name) {
-            return Err(Error::config(format!(
-                "flags holds `{name}`, which the gate sets itself"
-            )));
-        }
-    }
+    own_flags(&definition.flags)?;
     for name in definition
         .baseline
         .env
@@ -295,8 +352,7 @@ generate = { seed = 1, length = 5, low = 4, high = 512 }
         let project = Project::new(dir.path(), dir.path()).unwrap();
         let mut plans = load(&project, &[], quick)?;
         assert_eq!(plans.len(), 1);
-        let Plan::Chash(plan) = plans.remove(0);
-        Ok(*plan)
+        Ok(plans.remove(0).common().clone())
     }
 
     #[test]

@@ -11,17 +11,27 @@
 // Longer drafts go on in the loop: each step of a launch has buffers of its own.
 static const int32_t COMMON_NEXTN_FUSED_N_MAX = 16;
 
-static bool common_nextn_fused_enabled() {
-    static const bool enabled = [] {
+enum common_nextn_fused_mode {
+    COMMON_NEXTN_FUSED_OFF,
+    COMMON_NEXTN_FUSED_ADAPT,
+    COMMON_NEXTN_FUSED_ALWAYS, // whatever it costs: for tests
+};
+
+static common_nextn_fused_mode common_nextn_fused_get_mode() {
+    static const common_nextn_fused_mode mode = [] {
         const char * OPENCOTI_MTP_FUSED_NEXTN = getenv("OPENCOTI_MTP_FUSED_NEXTN");
-        return OPENCOTI_MTP_FUSED_NEXTN && OPENCOTI_MTP_FUSED_NEXTN[0] && strcmp(OPENCOTI_MTP_FUSED_NEXTN, "0") != 0;
+
+        if (!OPENCOTI_MTP_FUSED_NEXTN || !OPENCOTI_MTP_FUSED_NEXTN[0] || strcmp(OPENCOTI_MTP_FUSED_NEXTN, "0") == 0) {
+            return COMMON_NEXTN_FUSED_OFF;
+        }
+        return strcmp(OPENCOTI_MTP_FUSED_NEXTN, "always") == 0 ? COMMON_NEXTN_FUSED_ALWAYS : COMMON_NEXTN_FUSED_ADAPT;
     }();
 
-    return enabled;
+    return mode;
 }
 
 void common_nextn_fused::init(const common_params_speculative_draft & params, bool is_mem_shared, bool chain_heads) {
-    if (!common_nextn_fused_enabled()) {
+    if (common_nextn_fused_get_mode() == COMMON_NEXTN_FUSED_OFF) {
         return;
     }
 
@@ -95,7 +105,8 @@ void common_nextn_fused::draft(
         return;
     }
 
-    const int32_t n_steps = std::min(adapt.choose(params.n_max, params.p_min), COMMON_NEXTN_FUSED_N_MAX);
+    const int32_t n_choice = common_nextn_fused_get_mode() == COMMON_NEXTN_FUSED_ALWAYS ? params.n_max : adapt.choose(params.n_max, params.p_min);
+    const int32_t n_steps  = std::min(n_choice, COMMON_NEXTN_FUSED_N_MAX);
     if (n_steps < 2) {
         return;
     }

@@ -13,7 +13,7 @@
 
 // Does the first steps of a NextN draft in one launch, in place of the drafter's loop, which goes on
 // from there if anything is left to do. What is drafted is what the loop would draft.
-// env: OPENCOTI_MTP_FUSED_NEXTN
+// env: OPENCOTI_MTP_FUSED_NEXTN ("always": also where it would cost more than the loop)
 struct common_nextn_fused {
     // the drafter is complete; says in the log whether drafts are done in one launch, or why not
     void init(const common_params_speculative_draft & params, bool is_mem_shared, bool chain_heads);

@@ -19,6 +19,8 @@ static const int32_t LLAMA_NEXTN_FUSED_N_TOP = 10;
 static bool llama_nextn_fused_knows(llm_arch arch) {
     switch (arch) {
         case LLM_ARCH_QWEN35:
+        case LLM_ARCH_QWEN35MOE:
+        case LLM_ARCH_QWEN3NEXT:
             return true;
         default:
             return false;
