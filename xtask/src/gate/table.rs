@@ -40,6 +40,10 @@ pub fn rows(record: &GateRecord, signs: Signs) -> Vec<Vec<String>> {
         for &n_max in &record.n_max {
             let of_row = |cell: &&CellRecord| cell.slots == slots && cell.n_max == n_max;
             let cells: Vec<&CellRecord> = record.cells.iter().filter(of_row).collect();
+            // Each setting has its own lists.
+            if cells.is_empty() && record.kind == GateKind::Drafts {
+                continue;
+            }
             let mut row = vec![slots.to_string(), n_max.to_string()];
             for name in &columns {
                 let cell = cells.iter().find(|cell| cell.prompt == *name);
