@@ -39,7 +39,7 @@ const ROWS: [(&str, &[&str]); 6] = [
 ];
 
 /// Tokens of the prompt and of an answer: from a boundary of 256 cells to the next.
-const PROMPT: u32 = 260;
+const PROMPT: u32 = 516;
 const TOKENS: usize = 240;
 
 fn root() -> PathBuf {
@@ -54,7 +54,7 @@ fn server(n_max: u32, switches: &[&str], log: &Path) -> Server {
     );
     let flags = std::env::var("MEASURE_FLAGS").unwrap_or_default();
     let args = format!(
-        "-c 1024 -np 1 -t 1 -tb 1 --no-cont-batching -fit off --no-warmup --ctx-checkpoints 0 \
+        "-c 2048 -np 1 -t 1 -tb 1 --no-cont-batching -fit off --no-warmup --ctx-checkpoints 0 \
          --cache-ram 0 --spec-type draft-mtp --spec-draft-n-max {n_max} {flags}"
     );
     let mut all: Vec<std::ffi::OsString> = vec!["-m".into(), model.into()];

@@ -17,7 +17,7 @@ int32_t common_nextn_adapt::choose(int32_t n_max, float p_min) {
     int64_t best = 0;
 
     n_cur = 0;
-    for (int32_t n = 2; n <= n_max; ++n) {
+    for (int32_t n = 1; n <= n_max; ++n) {
         int64_t gain = 0;
         for (size_t i = 0; i < n_window; ++i) {
             gain += std::min(window[i], n) - (N_ACCEPT - 1)*std::max(0, n - window[i]);

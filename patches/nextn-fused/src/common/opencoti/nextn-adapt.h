@@ -14,7 +14,7 @@
 // What was drafted decides, not how long it took: the same requests give the same launches. The
 // choice does not change what is drafted, only who drafts it.
 struct common_nextn_adapt {
-    // steps of the next draft that go into one launch; below 2: the loop does all of it
+    // steps of the next draft that go into one launch; 0: the loop does all of it
     int32_t choose(int32_t n_max, float p_min);
 
     // steps that the draft would have needed until the first of its sequences stopped

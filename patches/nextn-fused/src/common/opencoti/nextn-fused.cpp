@@ -30,6 +30,12 @@ static common_nextn_fused_mode common_nextn_fused_get_mode() {
     return mode;
 }
 
+void common_nextn_fused::prepare(common_params_sampling & params) {
+    if (common_nextn_fused_get_mode() != COMMON_NEXTN_FUSED_OFF) {
+        params.seed = 0;
+    }
+}
+
 void common_nextn_fused::init(const common_params_speculative_draft & params, bool is_mem_shared, bool chain_heads) {
     if (common_nextn_fused_get_mode() == COMMON_NEXTN_FUSED_OFF) {
         return;
@@ -38,7 +44,7 @@ void common_nextn_fused::init(const common_params_speculative_draft & params, bo
     const char * refusal =
         is_mem_shared    ? "the draft context shares the memory of the target" :
         chain_heads      ? "the model has several NextN heads" :
-        params.n_max < 2 ? "one token is drafted at a time" :
+        params.n_max < 1 ? "no token is drafted" :
         llama_nextn_fused_refusal(params.ctx_dft);
 
     size_t size = 0;
@@ -107,7 +113,7 @@ void common_nextn_fused::draft(
 
     const int32_t n_choice = common_nextn_fused_get_mode() == COMMON_NEXTN_FUSED_ALWAYS ? params.n_max : adapt.choose(params.n_max, params.p_min);
     const int32_t n_steps  = std::min(n_choice, COMMON_NEXTN_FUSED_N_MAX);
-    if (n_steps < 2) {
+    if (n_steps < 1) {
         return;
     }
 

@@ -15,6 +15,10 @@
 // from there if anything is left to do. What is drafted is what the loop would draft.
 // env: OPENCOTI_MTP_FUSED_NEXTN ("always": also where it would cost more than the loop)
 struct common_nextn_fused {
+    // The drafter's samplers are reset for each draft, and each reset asks the system for a seed. Nothing
+    // that they draw is looked at, so with the switch on they have a fixed one.
+    static void prepare(common_params_sampling & params);
+
     // the drafter is complete; says in the log whether drafts are done in one launch, or why not
     void init(const common_params_speculative_draft & params, bool is_mem_shared, bool chain_heads);
 
