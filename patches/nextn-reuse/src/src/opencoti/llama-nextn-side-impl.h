@@ -7,6 +7,7 @@
 
 #include "ggml-cpp.h"
 
+#include <array>
 #include <memory>
 
 // a scheduler and a graph result that take the place of those of a context for a while
@@ -17,6 +18,9 @@ struct llama_nextn_lane {
 
     bool failed = false; // there is no memory for it: the context does without
 
+    uint32_t n_tokens = 0; // of the catch-up that it was used for last
+    uint64_t i_use    = 0; // when that was
+
     size_t size() const; // bytes of the compute buffers
 };
 
@@ -26,7 +30,15 @@ struct llama_nextn_extra {
 };
 
 struct llama_nextn_side {
+    static constexpr uint32_t N_SMALL = 16; // tokens of the largest micro-batch that is a small one
+
     llama_nextn_lane catchup;
+
+    // for small micro-batches: their number of tokens changes with each draft, and a graph has one
+    std::array<llama_nextn_lane, 6> small;
+
+    uint64_t n_use   = 0;
+    size_t   n_nodes = 0; // what the graph of a small one may have
 
     std::unique_ptr<llama_nextn_extra> extra;
 };
@@ -63,6 +75,9 @@ struct llama_nextn_access {
     // the context uses the lane, or no longer; res goes into the place i of the context's results
     void exchange(llama_nextn_lane & lane, size_t i);
 
-    // compute buffers for the largest catch-up; the lane is exchanged while they are made
-    bool reserve_catchup(llama_nextn_lane & lane);
+    // compute buffers for a catch-up of up to n_tokens; the lane is exchanged while they are made
+    bool reserve_catchup(llama_nextn_lane & lane, uint32_t n_tokens, size_t max_nodes);
+
+    // the lane for a catch-up of n_tokens, nullptr if there is no memory for it
+    llama_nextn_lane * catchup(uint32_t n_tokens);
 };

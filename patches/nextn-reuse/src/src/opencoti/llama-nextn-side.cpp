@@ -50,17 +50,16 @@ void llama_nextn_access::exchange(llama_nextn_lane & lane, size_t i) {
     std::swap(active(), lane.active);
 }
 
-bool llama_nextn_access::reserve_catchup(llama_nextn_lane & lane) {
+bool llama_nextn_access::reserve_catchup(llama_nextn_lane & lane, uint32_t n_tokens, size_t max_nodes) {
     const auto mctx = memory()->init_full();
     if (!mctx) {
         return false;
     }
 
     // as llama_context::graph_reserve(), without outputs
-    const uint32_t n_seqs   = cparams().n_seq_max;
-    const uint32_t n_tokens = GGML_PAD(std::min(cparams().n_ctx, cparams().n_ubatch), n_seqs);
+    const uint32_t n_seqs = cparams().n_seq_max;
 
-    const size_t max_nodes = ctx.graph_max_nodes(n_tokens);
+    n_tokens = (n_tokens + n_seqs - 1)/n_seqs*n_seqs;
 
     lane.sched = new_sched(max_nodes);
     lane.res.reset(new llm_graph_result(max_nodes));
@@ -88,7 +87,64 @@ bool llama_nextn_access::reserve_catchup(llama_nextn_lane & lane) {
     return ok;
 }
 
-llama_nextn_catchup_scope::llama_nextn_catchup_scope(llama_context & ctx, bool is_mtp) {
+llama_nextn_lane * llama_nextn_access::catchup(uint32_t n_tokens) {
+    auto & side = this->side();
+
+    const uint32_t n_tokens_max = std::min(cparams().n_ctx, cparams().n_ubatch);
+
+    auto & large = side.catchup;
+
+    if (!large.sched && !large.failed) {
+        large.failed = !reserve_catchup(large, n_tokens_max, ctx.graph_max_nodes(n_tokens_max));
+
+        if (large.failed) {
+            large.sched.reset();
+            large.res.reset();
+
+            LLAMA_LOG_WARN("%s: no memory for a scheduler of its own; catch-up and drafts keep evicting each other\n", __func__);
+        } else {
+            // a small graph has the nodes of a large one
+            side.n_nodes = 2*(ggml_used_mem(large.res->get_ctx()) - ggml_graph_overhead_custom(large.res->get_max_nodes(), false))/ggml_tensor_overhead() + 64;
+
+            LLAMA_LOG_INFO("%s: compute buffers for the catch-up of the NextN context = %8.2f MiB\n", __func__, large.size()/1024.0/1024.0);
+        }
+    }
+
+    if (large.failed) {
+        return nullptr;
+    }
+
+    if (n_tokens > side.N_SMALL) {
+        return &large;
+    }
+
+    // the lane that had this number of tokens before, else the one that was used least lately
+    auto * lane = &side.small[0];
+    for (auto & cur : side.small) {
+        if (cur.n_tokens == n_tokens) {
+            lane = &cur;
+            break;
+        }
+        if (cur.i_use < lane->i_use) {
+            lane = &cur;
+        }
+    }
+
+    if (!lane->sched && (lane->failed || !reserve_catchup(*lane, side.N_SMALL, side.n_nodes))) {
+        lane->failed = true;
+        lane->sched.reset();
+        lane->res.reset();
+
+        return &large;
+    }
+
+    lane->n_tokens = n_tokens;
+    lane->i_use    = ++side.n_use;
+
+    return lane;
+}
+
+llama_nextn_catchup_scope::llama_nextn_catchup_scope(llama_context & ctx, bool is_mtp, uint32_t n_tokens) {
     if (!is_mtp || !llama_nextn_reuse_enabled()) {
         return;
     }
@@ -105,34 +161,18 @@ llama_nextn_catchup_scope::llama_nextn_catchup_scope(llama_context & ctx, bool i
         return;
     }
 
-    auto & lane = access.side().catchup;
-
-    if (!lane.sched && !lane.failed) {
-        lane.failed = !access.reserve_catchup(lane);
-
-        if (lane.failed) {
-            lane.sched.reset();
-            lane.res.reset();
-
-            LLAMA_LOG_WARN("%s: no memory for a scheduler of its own; catch-up and drafts keep evicting each other\n", __func__);
-        } else {
-            LLAMA_LOG_INFO("%s: compute buffers for the catch-up of the NextN context = %8.2f MiB\n", __func__, lane.size()/1024.0/1024.0);
-        }
-    }
-
-    if (lane.failed) {
+    lane = access.catchup(n_tokens);
+    if (!lane) {
         return;
     }
 
-    access.exchange(lane, 0);
+    access.exchange(*lane, 0);
 
     this->ctx = &ctx;
 }
 
 llama_nextn_catchup_scope::~llama_nextn_catchup_scope() {
     if (ctx) {
-        llama_nextn_access access { *ctx };
-
-        access.exchange(access.side().catchup, 0);
+        llama_nextn_access { *ctx }.exchange(*lane, 0);
     }
 }
