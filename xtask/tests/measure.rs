@@ -38,9 +38,11 @@ const ROWS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// Tokens of the prompt and of an answer: from a boundary of 256 cells to the next.
-const PROMPT: u32 = 516;
+/// Prompt and answer for what a cycle costs: they stay below the first boundary of 256 cells.
+const PROMPT: u32 = 10;
 const TOKENS: usize = 240;
+/// The prompt for the NextN context's share of prompts: two micro-batches.
+const LONG: u32 = 1024;
 
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -75,9 +77,9 @@ fn server(n_max: u32, switches: &[&str], log: &Path) -> Server {
     Server::start(&launch, &Halt::default()).unwrap()
 }
 
-fn ask(server: &mut Server, n_predict: usize) -> Answer {
+fn ask(server: &mut Server, length: u32, n_predict: usize) -> Answer {
     let mut state = 12345u32;
-    let ids = (0..PROMPT).map(|_| {
+    let ids = (0..length).map(|_| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         4 + (state >> 8) % 500
     });
@@ -104,19 +106,20 @@ struct Sample {
 }
 
 fn sample(server: &mut Server) -> Sample {
-    let short = ask(server, 1);
+    let prompt = ask(server, LONG, 1);
+    let short = ask(server, PROMPT, 1);
     let begun = std::time::Instant::now();
-    let long = ask(server, TOKENS);
+    let long = ask(server, PROMPT, TOKENS);
     let whole = begun.elapsed().as_secs_f64() * 1e6;
     let count = |answer: &Answer, name: &str| answer.counters.as_ref().unwrap()[name] as f64;
     let cycles = count(&long, "cycles");
     let of_cycles = |name: &str| count(&long, name) - count(&short, name);
     Sample {
-        prompt: count(&short, "us_process"),
+        prompt: count(&prompt, "us_process"),
         process: of_cycles("us_process") / cycles,
         draft: count(&long, "us_draft") / cycles,
         launches: of_cycles("launches_dft") / cycles,
-        reused: count(&long, "reused_dft") / of_cycles("launches_dft"),
+        reused: of_cycles("reused_dft") / of_cycles("launches_dft"),
         accepted: long.accepted as f64 / long.drafted as f64,
         whole: whole / cycles,
     }
