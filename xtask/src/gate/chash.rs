@@ -7,18 +7,17 @@
 //! what it was meant to do: draft where drafts were asked for, and keep all slots busy.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::ctx::Task;
 use crate::error::{Error, Result};
+use crate::gate::pool;
 use crate::gate::session::{Answers, Halt, Prompt, Run, Runner, Session};
 use crate::model::{CellRecord, PlainRecord, Verdict};
 use judge::{first_difference, judge_cell, notes};
 
 mod judge;
 
-pub use judge::{chash, digest};
+pub use judge::{chash, digest, first_difference as first_token_difference, record};
 
 /// What to compare.
 #[derive(Clone, Debug)]
@@ -61,6 +60,8 @@ impl Comparison<'_> {
                         run,
                         n_max,
                         slots,
+                        flags: &[],
+                        trace: None,
                         waves: (0..self.prompts.len())
                             .map(|lead| self.wave(lead, slots))
                             .collect(),
@@ -68,60 +69,15 @@ impl Comparison<'_> {
                 }
             }
         }
-        let answers = self.run_all(&sessions, runner, halt, task)?;
-        self.judge(&answers)
+        let run = |session: &Session<'_>| self.run_one(session, runner, halt);
+        let answers = pool::run_all(&sessions, self.parallel, halt, task, &run)?;
+        let keys = sessions.iter().map(|s| (s.slots, s.n_max, s.run));
+        self.judge(&keys.zip(answers).collect())
     }
 
     /// The prompts that fill the slots when prompt `lead` leads.
     fn wave(&self, lead: usize, slots: usize) -> Vec<&Prompt> {
         self.prompts.iter().cycle().skip(lead).take(slots).collect()
-    }
-
-    fn run_all(
-        &self,
-        sessions: &[Session<'_>],
-        runner: &dyn Runner,
-        halt: &Halt,
-        task: &dyn Task,
-    ) -> Result<BTreeMap<Key, Answers>> {
-        let next = AtomicUsize::new(0);
-        let results: Mutex<BTreeMap<Key, Answers>> = Mutex::default();
-        let failed: Mutex<Option<Error>> = Mutex::default();
-        let total = sessions.len() as u64;
-        let work = || {
-            while !halt.is_set() {
-                let Some(session) = sessions.get(next.fetch_add(1, Ordering::SeqCst)) else {
-                    return;
-                };
-                match self.run_one(session, runner, halt) {
-                    Ok(answers) => {
-                        let key = (session.slots, session.n_max, session.run);
-                        lock(&results).insert(key, answers);
-                    }
-                    Err(error) => {
-                        // The first one counts: the others are stopped by it.
-                        lock(&failed).get_or_insert(error);
-                        halt.stop();
-                    }
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..self.parallel.max(1))
-                .map(|_| scope.spawn(work))
-                .collect();
-            while workers.iter().any(|worker| !worker.is_finished()) {
-                task.progress(lock(&results).len() as u64, total);
-                std::thread::sleep(std::time::Duration::from_millis(10));
-            }
-        });
-        if let Some(error) = lock(&failed).take() {
-            return Err(error);
-        }
-        halt.check()?;
-        Ok(results
-            .into_inner()
-            .unwrap_or_else(|lock| lock.into_inner()))
     }
 
     fn run_one(&self, session: &Session<'_>, runner: &dyn Runner, halt: &Halt) -> Result<Answers> {
@@ -181,11 +137,6 @@ impl Comparison<'_> {
         findings.notes = notes(&findings);
         Ok(findings)
     }
-}
-
-/// Poisoned locks hold good data: the panic that poisoned them ends the run anyway.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|lock| lock.into_inner())
 }
 
 #[cfg(test)]

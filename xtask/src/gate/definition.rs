@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result, ResultExt};
 use crate::gate::prompts::ids;
 use crate::gate::session::Prompt;
-use crate::model::{ChashGate, Digest, GateHeader, GateKind};
+use crate::model::{ChashGate, Digest, DraftsGate, DraftsSetting, GateHeader, GateKind};
 use crate::project::{Project, suggest};
 
 /// Files of `gates/` that are no definitions.
@@ -61,6 +61,17 @@ pub struct ChashPlan {
 pub enum Plan {
     /// Same tokens.
     Chash(Box<ChashPlan>),
+    /// Same drafts: with the settings to run, the rest as for "same tokens".
+    Drafts(Box<ChashPlan>, Vec<DraftsSetting>),
+}
+
+impl Plan {
+    /// What all kinds have.
+    pub fn common(&self) -> &ChashPlan {
+        match self {
+            Plan::Chash(plan) | Plan::Drafts(plan, _) => plan,
+        }
+    }
 }
 
 /// The gates named by `ids`, or all of them, sorted by id.
@@ -114,6 +125,12 @@ fn load_one(dir: &Path, id: &str, path: &Path, quick: bool) -> Result<Plan> {
             let definition: ChashGate = crate::model::read_toml(path)?;
             let text = fs_err::read(path)?;
             Ok(Plan::Chash(Box::new(chash(dir, definition, text, quick)?)))
+        }
+        GateKind::Drafts => {
+            let definition: DraftsGate = crate::model::read_toml(path)?;
+            let text = fs_err::read(path)?;
+            let plan = chash(dir, definition.common(), text, quick)?;
+            Ok(Plan::Drafts(Box::new(plan), settings(definition, quick)?))
         }
     }
 }
@@ -177,6 +194,53 @@ fn chash(dir: &Path, definition: ChashGate, text: Vec<u8>, quick: bool) -> Resul
     Ok(plan)
 }
 
+/// The settings to run.
+fn settings(definition: DraftsGate, quick: bool) -> Result<Vec<DraftsSetting>> {
+    let names: Vec<&String> = definition.settings.iter().map(|s| &s.name).collect();
+    unique("setting names", &names)?;
+    for setting in &definition.settings {
+        let name = &setting.name;
+        unique(&format!("n-max of setting `{name}`"), &setting.n_max)?;
+        unique(&format!("slots of setting `{name}`"), &setting.slots)?;
+        if setting.n_max.contains(&0) {
+            return Err(Error::config(format!(
+                "setting `{name}` has 0 in n-max; without a drafter there are no drafts"
+            )));
+        }
+        let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'_');
+        if name.is_empty() || !name.bytes().all(plain) {
+            return Err(Error::config(format!(
+                "setting name `{name}`: only letters, digits, `-`, `.` and `_` are allowed"
+            )));
+        }
+        own_flags(&setting.flags)?;
+    }
+    let mut settings = definition.settings;
+    if quick && let Some(subset) = definition.quick {
+        let mut names: Vec<String> = settings.iter().map(|s| s.name.clone()).collect();
+        keep(
+            "quick.settings",
+            &mut names,
+            &subset.settings,
+            String::clone,
+        )?;
+        settings.retain(|setting| names.contains(&setting.name));
+    }
+    Ok(settings)
+}
+
+fn own_flags(flags: &[String]) -> Result<()> {
+    for flag in flags {
+        let name = flag.split('=').next().unwrap_or_default();
+        if OWN_FLAGS.contains(&name) {
+            return Err(Error::config(format!(
+                "flags holds `{name}`, which the gate sets itself"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Reduces `all` to `subset`, which must be part of it.
 fn keep<T: PartialEq>(
     key: &str,
@@ -220,14 +284,7 @@ fn check(definition: &ChashGate) -> Result<()> {
     if limits.start == 0 || limits.request == 0 {
         return fail("a time limit is 0; nothing would ever be in time");
     }
-    for flag in &definition.flags {
-        let name = flag.split('=').next().unwrap_or_default();
-        if OWN_FLAGS.contains(&name) {
-            return Err(Error::config(format!(
-                "flags holds `{name}`, which the gate sets itself"
-            )));
-        }
-    }
+    own_flags(&definition.flags)?;
     for name in definition
         .baseline
         .env
@@ -259,130 +316,4 @@ fn unique<T: Ord + std::fmt::Debug>(what: &str, items: &[T]) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GOOD: &str = r#"
-schema = 1
-id = "same"
-kind = "chash"
-title = "Same tokens"
-model = { fixture = "tiny" }
-n-max = [0, 2]
-slots = [1, 2]
-n-predict = 8
-context = 64
-[quick]
-n-max = [2]
-slots = [1]
-prompts = ["b"]
-[[prompt]]
-name = "a"
-ids = [1, 2]
-[[prompt]]
-name = "b"
-generate = { seed = 1, length = 5, low = 4, high = 512 }
-"#;
-
-    fn load_text(text: &str, quick: bool) -> Result<ChashPlan> {
-        let dir = tempfile::tempdir().unwrap();
-        fs_err::create_dir_all(dir.path().join("registry")).unwrap();
-        fs_err::create_dir_all(dir.path().join("gates/prompts")).unwrap();
-        fs_err::write(dir.path().join("registry/upstreams.toml"), "").unwrap();
-        fs_err::write(dir.path().join("gates/fixtures.toml"), "other = 1").unwrap();
-        fs_err::write(dir.path().join("gates/same.toml"), text).unwrap();
-        fs_err::write(dir.path().join("gates/prompts/p.ids"), "1 2 # three\n4\n").unwrap();
-        let project = Project::new(dir.path(), dir.path()).unwrap();
-        let mut plans = load(&project, &[], quick)?;
-        assert_eq!(plans.len(), 1);
-        let Plan::Chash(plan) = plans.remove(0);
-        Ok(*plan)
-    }
-
-    #[test]
-    fn a_definition_becomes_a_plan() {
-        let plan = load_text(GOOD, false).unwrap();
-        assert_eq!(plan.prompts.len(), 2);
-        assert_eq!(plan.prompts[0].ids, [1, 2]);
-        assert_eq!(plan.prompts[1].ids, [501, 143, 42, 179, 5]);
-        assert_eq!(
-            (plan.n_max.as_slice(), plan.quick),
-            ([0, 2].as_slice(), false)
-        );
-        let quick = load_text(GOOD, true).unwrap();
-        assert_eq!(quick.n_max, [2]);
-        assert_eq!(quick.slots, [1]);
-        assert_eq!(quick.prompts.len(), 1);
-        assert!(quick.quick);
-        assert_eq!(quick.digest, plan.digest);
-    }
-
-    #[test]
-    fn a_prompt_file_is_read_and_is_part_of_the_digest() {
-        let text = GOOD.replace("ids = [1, 2]", "file = \"prompts/p.ids\"");
-        let plan = load_text(&text, false).unwrap();
-        assert_eq!(plan.prompts[0].ids, [1, 2, 4]);
-        assert_ne!(plan.digest, Digest::of_parts([text.as_bytes()]));
-    }
-
-    #[test]
-    fn every_fault_is_refused_by_name() {
-        let cases = [
-            ("n-max = [0, 2]", "n-max = [0, 0]", "twice"),
-            ("n-max = [0, 2]", "n-max = []", "n-max: empty"),
-            ("n-max = [0, 2]", "n_max = [0, 2]", "same.toml:7:1"),
-            ("slots = [1, 2]\nn", "slots = [0]\nn", "at least one slot"),
-            ("n-predict = 8", "n-predict = 0", "n-predict is 0"),
-            ("context = 64", "context = 14", "needs 16 cells"),
-            ("context = 64", "flags = [\"--port=1\"]", "`--port`"),
-            ("context = 64", "parallel = 0", "parallel is 0"),
-            ("context = 64", "limits = { request = 0 }", "time limit"),
-            (
-                "context = 64",
-                "candidate = { build = \"patched\", env = { \"A=B\" = \"\" } }",
-                "A=B",
-            ),
-            (
-                "context = 64",
-                "candidate = { build = \"other\" }",
-                "same.toml:10:",
-            ),
-            (
-                "n-max = [0, 2]",
-                "n-max = [2]\ndrafted-equals-plain = true",
-                "needs 0",
-            ),
-            ("name = \"b\"", "name = \"a\"", "prompt names: \"a\""),
-            ("ids = [1, 2]", "ids = []", "no ids"),
-            ("ids = [1, 2]", "", "exactly one of"),
-            ("ids = [1, 2]", "ids = [1]\nfile = \"x\"", "exactly one of"),
-            ("ids = [1, 2]", "ids = [-1]", "same.toml:17:8"),
-            ("ids = [1, 2]", "file = \"../x\"", "unsafe path"),
-            ("low = 4", "low = 512", "must be below"),
-            ("length = 5", "length = 99999999", "above"),
-            ("schema = 1", "schema = 2", "schema 2"),
-            ("id = \"same\"", "id = \"other\"", "same.toml"),
-            ("kind = \"chash\"", "kind = \"logits\"", "same.toml:4:8"),
-            ("model = { fixture", "model = { picture", "same.toml:6:"),
-        ];
-        for (from, to, expected) in cases {
-            let text = GOOD.replacen(from, to, 1);
-            assert_ne!(text, GOOD, "{from}");
-            let error = load_text(&text, false).unwrap_err();
-            assert_eq!(error.kind(), crate::Kind::Config, "{to}: {error}");
-            assert!(error.to_string().contains(expected), "{to}: {error}");
-        }
-        for (from, to, expected) in [
-            ("n-max = [2]", "n-max = [3]", "quick.n-max names 3"),
-            ("prompts = [\"b\"]", "prompts = [\"c\"]", "names `c`"),
-            (
-                "prompts = [\"b\"]",
-                "prompts = []",
-                "quick.prompts is empty",
-            ),
-        ] {
-            let error = load_text(&GOOD.replacen(from, to, 1), true).unwrap_err();
-            assert!(error.to_string().contains(expected), "{to}: {error}");
-        }
-    }
-}
+mod tests;

@@ -6,7 +6,9 @@
 //! | `identity` | is each side the build that it is taken for? |
 //! | `session` | what gates ask of servers: the [`Runner`](session::Runner) seam |
 //! | `server`, `client`, `runner` | that seam with real servers |
+//! | `pool` | several sessions at a time |
 //! | `chash` | the comparison "same tokens" and its verdicts |
+//! | `drafts` | the comparison "same drafts, bit for bit" and its verdicts |
 //! | `table`, `report` | records for people |
 //!
 //! A new kind of gate is a variant of [`definition::Plan`], a type for its definition, a module
@@ -15,7 +17,9 @@
 pub mod chash;
 pub mod client;
 pub mod definition;
+pub mod drafts;
 pub mod identity;
+pub mod pool;
 pub mod prompts;
 pub mod report;
 pub mod runner;
@@ -31,8 +35,8 @@ use std::time::Instant;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{
-    Base, Digest, Flavour, GateKind, GateRecord, ModelSource, ModelStamp, PromptStamp,
-    SideDefinition, Verdict,
+    Base, Digest, Flavour, GateRecord, ModelSource, ModelStamp, PromptStamp, SideDefinition,
+    Verdict,
 };
 use crate::patchset::Series;
 use definition::{ChashPlan, Plan};
@@ -84,16 +88,15 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     // Models first: a wrong path must not cost a build.
     let models = plans
         .iter()
-        .map(|Plan::Chash(plan)| model_path(ctx, request, plan))
+        .map(|plan| model_path(ctx, request, plan.common()))
         .collect::<Result<Vec<_>>>()?;
     let sides = Sides::prepare(ctx, request)?;
     let mut records = Vec::new();
     let mut files = Vec::new();
     for (plan, model) in plans.iter().zip(models) {
-        let Plan::Chash(plan) = plan;
-        let gate = &plan.definition.id;
-        let record = run_chash(ctx, request, plan, model, &sides, &dir)
-            .context(|| format!("gate {gate}"))?;
+        let gate = &plan.common().definition.id;
+        let record =
+            run_one(ctx, request, plan, model, &sides, &dir).context(|| format!("gate {gate}"))?;
         let name = format!("{}-{gate}.json", file_time(&record.started));
         crate::model::write_json(&dir.join(&name), &record)?;
         crate::model::write_json(&latest(&dir, gate), &record)?;
@@ -116,7 +119,7 @@ fn complete(ctx: &Ctx, request: &Request, plans: &[Plan]) -> Result<()> {
     let base = ctx.project.base(request.base.as_deref())?;
     let known: Vec<&str> = plans
         .iter()
-        .map(|Plan::Chash(plan)| plan.definition.id.as_str())
+        .map(|plan| plan.common().definition.id.as_str())
         .collect();
     for patch in Series::load(&ctx.project, &base)?.patches {
         for gate in &patch.manifest.gates {
@@ -139,8 +142,8 @@ fn latest(dir: &Path, gate: &str) -> PathBuf {
 
 fn forget(dir: &Path, plans: &[Plan]) -> Result<()> {
     let mut old = vec![dir.join("report.md")];
-    for Plan::Chash(plan) in plans {
-        old.push(latest(dir, &plan.definition.id));
+    for plan in plans {
+        old.push(latest(dir, &plan.common().definition.id));
     }
     for path in old {
         match fs_err::remove_file(path) {
@@ -256,10 +259,10 @@ fn model_path(ctx: &Ctx, request: &Request, plan: &ChashPlan) -> Result<(String,
     Ok((name, path))
 }
 
-fn run_chash(
+fn run_one(
     ctx: &Ctx,
     request: &Request,
-    plan: &ChashPlan,
+    what: &Plan,
     (name, model): (String, PathBuf),
     sides: &Sides<'_>,
     dir: &Path,
@@ -268,6 +271,7 @@ fn run_chash(
     let started = jiff::Timestamp::now()
         .strftime("%Y-%m-%dT%H:%M:%SZ")
         .to_string();
+    let plan = what.common();
     let definition = &plan.definition;
     let model_stamp = ModelStamp {
         name,
@@ -295,20 +299,38 @@ fn run_chash(
         candidate: &candidate,
         logs: logs.clone(),
     };
-    let comparison = chash::Comparison {
-        prompts: &plan.prompts,
-        n_max: &plan.n_max,
-        slots: &plan.slots,
-        n_predict: definition.n_predict,
-        drafted_equals_plain: definition.drafted_equals_plain,
-        // Several copies of a model of unknown size may not fit into memory.
-        parallel: match request.model {
-            Some(_) => 1,
-            None => definition.parallel.min(ctx.jobs),
-        },
+    // Several copies of a model of unknown size may not fit into memory.
+    let parallel = match request.model {
+        Some(_) => 1,
+        None => definition.parallel.min(ctx.jobs),
     };
     let task = ctx.sink.task(&format!("gate {}", definition.id), None);
-    let findings = comparison.run(&runner, &Halt::new(&ctx.cancel), task.as_ref())?;
+    let halt = Halt::new(&ctx.cancel);
+    let findings = match what {
+        Plan::Chash(_) => {
+            let comparison = chash::Comparison {
+                prompts: &plan.prompts,
+                n_max: &plan.n_max,
+                slots: &plan.slots,
+                n_predict: definition.n_predict,
+                drafted_equals_plain: definition.drafted_equals_plain,
+                parallel,
+            };
+            comparison.run(&runner, &halt, task.as_ref())?
+        }
+        Plan::Drafts(_, settings) => {
+            let comparison = drafts::Comparison {
+                prompts: &plan.prompts,
+                settings,
+                n_predict: definition.n_predict,
+                parallel,
+            };
+            chash::Findings {
+                cells: comparison.run(&runner, &halt, task.as_ref())?,
+                ..Default::default()
+            }
+        }
+    };
     // What was compared must still be what was checked.
     baseline.check_files()?;
     candidate.check_files()?;
@@ -328,7 +350,7 @@ fn run_chash(
     Ok(GateRecord {
         schema: 1,
         gate: definition.id.clone(),
-        kind: GateKind::Chash,
+        kind: definition.kind,
         title: definition.title.clone(),
         definition: plan.digest,
         started,

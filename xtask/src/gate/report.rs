@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::gate::table::{Signs, faults, markdown, place, rows};
-use crate::model::{CellRecord, GateRecord, SideStamp, Verdict};
+use crate::model::{CellRecord, GateKind, GateRecord, SideStamp, Verdict};
 
 /// The report over all gates of one run. `command` is what makes it again.
 pub fn report(records: &[GateRecord], command: &str) -> String {
@@ -41,12 +41,19 @@ fn gate(text: &mut String, record: &GateRecord) {
         let _ = writeln!(text, "**Caution:** {reason}\n");
     }
     let _ = writeln!(text, "{}", markdown(&rows(record, Signs::Unicode)));
-    let _ = writeln!(
-        text,
-        "Each entry is the chash (first ten digits of SHA-256 over the token ids) of the prompt \
+    let _ = match record.kind {
+        GateKind::Drafts => writeln!(
+            text,
+            "Each entry is a setting and the number of drafted steps whose ids and logits were \
+             compared bit for bit.\n"
+        ),
+        GateKind::Chash => writeln!(
+            text,
+            "Each entry is the chash (first ten digits of SHA-256 over the token ids) of the prompt \
          that leads the cell; two hashes where the runs differ. With more than one slot the \
          prompts decoded beside it are compared too.\n"
-    );
+        ),
+    };
     for cell in faults(record) {
         fault(text, cell);
     }
@@ -87,7 +94,11 @@ fn compared(text: &mut String, record: &GateRecord) {
         prompts.join(", "),
         record.n_predict
     );
-    side(text, "baseline, run twice", &record.baseline);
+    let baseline = match record.kind {
+        GateKind::Chash => "baseline, run twice",
+        GateKind::Drafts => "baseline, run again where it differs",
+    };
+    side(text, baseline, &record.baseline);
     side(text, "candidate", &record.candidate);
     let equal = record.drafted_against_plain.iter().filter(|r| r.equal);
     if !record.drafted_against_plain.is_empty() {

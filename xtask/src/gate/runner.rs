@@ -11,6 +11,9 @@ use crate::gate::server::{Launch, Server};
 use crate::gate::session::{Answers, Halt, Run, Runner, Session};
 use crate::model::ChashGate;
 
+/// The variable that makes a server trace its drafts into a file.
+const TRACE: &str = "OPENCOTI_SPEC_TRACE";
+
 /// Starts one server per session.
 #[derive(Debug)]
 pub struct ServerRunner<'a> {
@@ -45,16 +48,28 @@ impl ServerRunner<'_> {
             Run::Candidate => self.candidate,
         };
         let limits = &self.definition.limits;
+        let name = format!(
+            "{}{}-n{}-s{}",
+            session.run.name(),
+            session
+                .trace
+                .map(|name| format!("-{name}"))
+                .unwrap_or_default(),
+            session.n_max,
+            session.slots
+        );
+        let trace = session
+            .trace
+            .map(|_| self.logs.join(format!("{name}.trace")));
+        let mut env = side.env.clone();
+        if let Some(trace) = &trace {
+            env.insert(TRACE.to_owned(), trace.to_string_lossy().into_owned());
+        }
         let launch = Launch {
             program: &side.program,
             args: self.args(session),
-            env: &side.env,
-            log: self.logs.join(format!(
-                "{}-n{}-s{}.log",
-                session.run.name(),
-                session.n_max,
-                session.slots
-            )),
+            env: &env,
+            log: self.logs.join(format!("{name}.log")),
             start: Duration::from_secs(limits.start),
             request: Duration::from_secs(limits.request),
             stop: Duration::from_secs(limits.stop),
@@ -79,6 +94,9 @@ impl ServerRunner<'_> {
             answers.busy_slots = server.ask(halt, |client| Ok(client.busy_slots()))?;
         }
         server.end()?;
+        if let Some(trace) = trace {
+            answers.trace = Some(fs_err::read_to_string(trace)?);
+        }
         Ok(answers)
     }
 
@@ -97,7 +115,8 @@ impl ServerRunner<'_> {
             push(&["--spec-type", &self.definition.spec_type]);
             push(&["--spec-draft-n-max", &n_max]);
         }
-        args.extend(self.definition.flags.iter().map(OsString::from));
+        let flags = self.definition.flags.iter().chain(session.flags);
+        args.extend(flags.map(OsString::from));
         args
     }
 }

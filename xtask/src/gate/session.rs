@@ -47,6 +47,10 @@ pub struct Session<'a> {
     pub n_max: u32,
     /// Slots of the server.
     pub slots: usize,
+    /// More flags of the server.
+    pub flags: &'a [String],
+    /// Name of the setting that the flags are, where drafts are to be traced.
+    pub trace: Option<&'a str>,
     /// Each wave fills all slots at the same moment.
     pub waves: Vec<Vec<&'a Prompt>>,
 }
@@ -71,6 +75,8 @@ pub struct Answers {
     pub waves: Vec<Vec<Answer>>,
     /// Slots busy at the same time, averaged over all decodes, where the server tells.
     pub busy_slots: Option<f64>,
+    /// What `spec-trace` wrote, where the session asked for it.
+    pub trace: Option<String>,
 }
 
 /// Runs sessions. Called from several threads at once.

@@ -1,6 +1,7 @@
-//! The table of a gate: one row per number of slots and longest draft, one column per prompt.
+//! The table of a gate: one row per number of slots and longest draft, one column per prompt,
+//! or per setting in a gate of kind `drafts`.
 
-use crate::model::{CellRecord, GateRecord, Verdict};
+use crate::model::{CellRecord, GateKind, GateRecord, Verdict};
 
 /// Which signs a table may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,8 @@ impl Signs {
 /// Rows of a table, the first one being its head.
 pub fn rows(record: &GateRecord, signs: Signs) -> Vec<Vec<String>> {
     let mut head = vec!["slots".to_owned(), "n_max".to_owned()];
-    head.extend(record.prompts.iter().map(|prompt| prompt.name.clone()));
+    let columns = columns(record);
+    head.extend(columns.iter().map(|name| (*name).to_owned()));
     head.push("drafted".to_owned());
     head.push("accepted".to_owned());
     let mut rows = vec![head];
@@ -38,9 +40,13 @@ pub fn rows(record: &GateRecord, signs: Signs) -> Vec<Vec<String>> {
         for &n_max in &record.n_max {
             let of_row = |cell: &&CellRecord| cell.slots == slots && cell.n_max == n_max;
             let cells: Vec<&CellRecord> = record.cells.iter().filter(of_row).collect();
+            // Each setting has its own lists.
+            if cells.is_empty() && record.kind == GateKind::Drafts {
+                continue;
+            }
             let mut row = vec![slots.to_string(), n_max.to_string()];
-            for prompt in &record.prompts {
-                let cell = cells.iter().find(|cell| cell.prompt == prompt.name);
+            for name in &columns {
+                let cell = cells.iter().find(|cell| cell.prompt == *name);
                 row.push(cell.map_or("-".to_owned(), |cell| show(cell, signs)));
             }
             let answers = || cells.iter().flat_map(|cell| &cell.candidate);
@@ -60,9 +66,22 @@ pub fn rows(record: &GateRecord, signs: Signs) -> Vec<Vec<String>> {
     rows
 }
 
-/// `✔ 2c08114d7f`, or both hashes where they differ.
+/// The prompts, or the settings in the order of their cells.
+fn columns(record: &GateRecord) -> Vec<&str> {
+    if record.kind == GateKind::Chash {
+        return record.prompts.iter().map(|p| p.name.as_str()).collect();
+    }
+    let mut names: Vec<&str> = record.cells.iter().map(|c| c.prompt.as_str()).collect();
+    names.dedup();
+    names
+}
+
+/// `✔ 2c08114d7f`, or both hashes where they differ; `✔ 512 steps` where steps were compared.
 fn show(cell: &CellRecord, signs: Signs) -> String {
     let sign = signs.verdict(cell.verdict);
+    if let Some(steps) = cell.steps {
+        return format!("{sign} {steps} steps");
+    }
     // The sequence that differs may be one that was decoded beside the leading prompt.
     let place = [&cell.control_difference, &cell.difference]
         .into_iter()
@@ -179,7 +198,12 @@ pub fn faults(record: &GateRecord) -> impl Iterator<Item = &CellRecord> {
 /// `prompt `long`, n_max 3, 2 slots`.
 pub fn place(cell: &CellRecord) -> String {
     format!(
-        "prompt `{}`, n_max {}, {} slot{}",
+        "{} `{}`, n_max {}, {} slot{}",
+        if cell.steps.is_some() {
+            "setting"
+        } else {
+            "prompt"
+        },
         cell.prompt,
         cell.n_max,
         cell.slots,

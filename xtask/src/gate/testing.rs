@@ -34,6 +34,7 @@ impl Runner for Fake<'_> {
         Ok(Answers {
             waves: waves.collect(),
             busy_slots: Some(session.slots as f64),
+            trace: None,
         })
     }
 }

@@ -26,6 +26,8 @@ pub struct GateHeader {
 pub enum GateKind {
     /// Same tokens.
     Chash,
+    /// Same drafts, bit for bit.
+    Drafts,
 }
 
 /// A definition of kind `chash`: same tokens from two builds.
@@ -174,19 +176,19 @@ pub struct GeneratedPrompt {
     pub high: u32,
 }
 
-fn default_context() -> usize {
+pub(super) fn default_context() -> usize {
     1024
 }
 
-fn default_seed() -> u32 {
+pub(super) fn default_seed() -> u32 {
     42
 }
 
-fn default_spec_type() -> String {
+pub(super) fn default_spec_type() -> String {
     "draft-mtp".to_owned()
 }
 
-fn one() -> usize {
+pub(super) fn one() -> usize {
     1
 }
 
@@ -198,7 +200,7 @@ fn candidate() -> SideDefinition {
     side(Flavour::Patched)
 }
 
-fn side(build: Flavour) -> SideDefinition {
+pub(super) fn side(build: Flavour) -> SideDefinition {
     SideDefinition {
         build,
         env: BTreeMap::new(),

@@ -105,12 +105,15 @@ pub struct PromptStamp {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CellRecord {
-    /// The prompt that leads the cell.
+    /// The prompt that leads the cell; in a gate of kind `drafts` the setting.
     pub prompt: String,
     /// Longest draft.
     pub n_max: u32,
     /// Slots.
     pub slots: usize,
+    /// Drafted steps that were compared; only in a gate of kind `drafts`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<usize>,
     /// What can be said.
     pub verdict: Verdict,
     /// Why, where it is not a pass.

@@ -6,6 +6,7 @@ mod build;
 mod digest;
 mod fixture;
 mod gate;
+mod gate_drafts;
 mod gate_record;
 mod hooks;
 mod io;
@@ -24,6 +25,7 @@ pub use gate::{
     ChashGate, GateHeader, GateKind, GateLimits, GeneratedPrompt, ModelSource, PromptDefinition,
     QuickSubset, SideDefinition,
 };
+pub use gate_drafts::{DraftsGate, DraftsQuick, DraftsSetting};
 pub use gate_record::{
     AnswerRecord, CellRecord, GateRecord, ModelStamp, PlainRecord, PromptStamp, SideStamp,
     TokenDifference,

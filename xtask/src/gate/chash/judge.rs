@@ -46,6 +46,7 @@ pub fn judge_cell(prompts: &[&Prompt], n_max: u32, runs: [&Answers; 3], lead: us
         prompt: prompts[0].name.clone(),
         n_max,
         slots,
+        steps: None,
         verdict,
         reason,
         notes,
@@ -100,7 +101,8 @@ fn purpose_missed(
     None
 }
 
-fn record(prompt: &Prompt, answer: &Answer) -> AnswerRecord {
+/// What a record holds of an answer.
+pub fn record(prompt: &Prompt, answer: &Answer) -> AnswerRecord {
     let sha256 = digest(&answer.tokens);
     AnswerRecord {
         prompt: prompt.name.clone(),

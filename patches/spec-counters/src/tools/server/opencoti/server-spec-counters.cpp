@@ -28,8 +28,9 @@ void server_spec_counters::begin(const llama_context * ctx_tgt, const llama_cont
         return;
     }
 
-    tgt = llama_spec_counters_get(ctx_tgt);
-    dft = llama_spec_counters_get(ctx_dft);
+    tgt   = llama_spec_counters_get(ctx_tgt);
+    dft   = llama_spec_counters_get(ctx_dft);
+    times = common_spec_times_get();
 }
 
 void server_spec_counters::finish(const llama_context * ctx_tgt, const llama_context * ctx_dft) {
@@ -39,6 +40,11 @@ void server_spec_counters::finish(const llama_context * ctx_tgt, const llama_con
 
     tgt = server_spec_counters_since(ctx_tgt, tgt);
     dft = server_spec_counters_since(ctx_dft, dft);
+
+    const common_spec_times now = common_spec_times_get();
+
+    times.us_process = now.us_process - times.us_process;
+    times.us_draft   = now.us_draft   - times.us_draft;
 }
 
 void server_spec_counters::add_to(common_json & timings, uint64_t n_cycles) const {
@@ -54,5 +60,7 @@ void server_spec_counters::add_to(common_json & timings, uint64_t n_cycles) cons
         {"cycles",          n_cycles},
         {"ckpt_bytes_save", ckpt_bytes_save},
         {"ckpt_bytes_load", ckpt_bytes_load},
+        {"us_process",      times.us_process},
+        {"us_draft",        times.us_draft},
     };
 }

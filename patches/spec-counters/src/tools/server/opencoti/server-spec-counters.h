@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../../common/opencoti/spec-times.h"
 #include "../../../src/opencoti/llama-spec-counters.h"
 
 #include <cstdint>
@@ -13,9 +14,10 @@ struct server_spec_counters {
     uint64_t ckpt_bytes_save = 0;
     uint64_t ckpt_bytes_load = 0;
 
-    // totals of the contexts at the begin of the request; after finish(): their growth since
+    // totals of the contexts and of the drafter at the begin of the request; after finish(): their growth since
     llama_spec_counters tgt;
     llama_spec_counters dft;
+    common_spec_times   times;
 
     // a context may be null
     void begin (const llama_context * ctx_tgt, const llama_context * ctx_dft);

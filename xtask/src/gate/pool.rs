@@ -1,0 +1,62 @@
+//! Runs the sessions of a gate, several at a time.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::ctx::Task;
+use crate::error::{Error, Result};
+use crate::gate::session::{Answers, Halt, Session};
+
+/// Runs all sessions, `parallel` at a time, and gives their answers in their order. The first
+/// error stops the others.
+pub fn run_all(
+    sessions: &[Session<'_>],
+    parallel: usize,
+    halt: &Halt,
+    task: &dyn Task,
+    run: &(dyn Fn(&Session<'_>) -> Result<Answers> + Sync),
+) -> Result<Vec<Answers>> {
+    let next = AtomicUsize::new(0);
+    let done = AtomicUsize::new(0);
+    let results: Vec<Mutex<Option<Answers>>> = sessions.iter().map(|_| Mutex::default()).collect();
+    let failed: Mutex<Option<Error>> = Mutex::default();
+    let work = || {
+        while !halt.is_set() {
+            let at = next.fetch_add(1, Ordering::SeqCst);
+            let (Some(session), Some(result)) = (sessions.get(at), results.get(at)) else {
+                return;
+            };
+            match run(session) {
+                Ok(answers) => {
+                    *lock(result) = Some(answers);
+                    done.fetch_add(1, Ordering::SeqCst);
+                }
+                Err(error) => {
+                    // The first one counts: the others are stopped by it.
+                    lock(&failed).get_or_insert(error);
+                    halt.stop();
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..parallel.max(1)).map(|_| scope.spawn(work)).collect();
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            task.progress(done.load(Ordering::SeqCst) as u64, sessions.len() as u64);
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    });
+    if let Some(error) = lock(&failed).take() {
+        return Err(error);
+    }
+    halt.check()?;
+    let answers = results.iter().map(|result| lock(result).take());
+    answers
+        .collect::<Option<Vec<_>>>()
+        .ok_or_else(|| Error::internal("a session ended without answers and without an error"))
+}
+
+/// Poisoned locks hold good data: the panic that poisoned them ends the run anyway.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|lock| lock.into_inner())
+}

@@ -1,0 +1,192 @@
+//! Measurements for `docs/evaluations/`. No test: nothing is asserted but that the runs were what
+//! they say. They take minutes and are left out unless asked for:
+//!
+//! ```sh
+//! cargo test -p xtask --test measure -- --ignored --nocapture
+//! ```
+//!
+//! `MEASURE_MODEL` names a GGUF file in place of the fixture, `MEASURE_FLAGS` more server flags,
+//! `MEASURE_ROUNDS` another number of rounds than 7. The patched build and the fixture must be there.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use llama_patchset::gate::client::Sampling;
+use llama_patchset::gate::server::{Launch, Server};
+use llama_patchset::gate::session::{Answer, Halt, Prompt};
+
+const ROWS: [(&str, &[&str]); 6] = [
+    ("off", &[]),
+    ("reuse", &["OPENCOTI_NEXTN_REUSE"]),
+    ("kv-only", &["OPENCOTI_NEXTN_KV_ONLY"]),
+    ("fused", &["OPENCOTI_MTP_FUSED_NEXTN"]),
+    (
+        "reuse, kv-only",
+        &["OPENCOTI_NEXTN_REUSE", "OPENCOTI_NEXTN_KV_ONLY"],
+    ),
+    (
+        "all",
+        &[
+            "OPENCOTI_NEXTN_REUSE",
+            "OPENCOTI_NEXTN_KV_ONLY",
+            "OPENCOTI_MTP_FUSED_NEXTN",
+        ],
+    ),
+];
+
+/// Prompt and answer for what a cycle costs: they stay below the first boundary of 256 cells.
+const PROMPT: u32 = 10;
+const TOKENS: usize = 240;
+/// The prompt for the NextN context's share of prompts: two micro-batches.
+const LONG: u32 = 1024;
+
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap().into()
+}
+
+fn server(n_max: u32, switches: &[&str], log: &Path) -> Server {
+    let model = std::env::var("MEASURE_MODEL").map_or_else(
+        |_| root().join("target/fixtures/qwen35-nextn.gguf"),
+        PathBuf::from,
+    );
+    let flags = std::env::var("MEASURE_FLAGS").unwrap_or_default();
+    let args = format!(
+        "-c 2048 -np 1 -t 1 -tb 1 --no-cont-batching -fit off --no-warmup --ctx-checkpoints 0 \
+         --cache-ram 0 --spec-type draft-mtp --spec-draft-n-max {n_max} {flags}"
+    );
+    let mut all: Vec<std::ffi::OsString> = vec!["-m".into(), model.into()];
+    all.extend(args.split_whitespace().map(Into::into));
+    let on = |name: &str| (name.to_owned(), "1".to_owned());
+    let env: BTreeMap<String, String> = (switches.iter().map(|name| on(name)))
+        .chain([on("OPENCOTI_SPEC_COUNTERS")])
+        .collect();
+    let launch = Launch {
+        program: &root().join("target/llama/llama-0.5.0/patched-cpu/out/bin/llama-server"),
+        args: all,
+        env: &env,
+        log: log.into(),
+        start: Duration::from_secs(300),
+        request: Duration::from_secs(600),
+        stop: Duration::from_secs(5),
+    };
+    Server::start(&launch, &Halt::default()).unwrap()
+}
+
+fn ask(server: &mut Server, length: u32, n_predict: usize) -> Answer {
+    let mut state = 12345u32;
+    let ids = (0..length).map(|_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        4 + (state >> 8) % 500
+    });
+    let prompt = Prompt {
+        name: "measure".to_owned(),
+        ids: ids.collect(),
+    };
+    let sampling = Sampling { n_predict, seed: 1 };
+    let answers = server.ask(&Halt::default(), |client| {
+        client.complete(&[&prompt], sampling)
+    });
+    answers.unwrap().remove(0)
+}
+
+/// Of one request, without its prompt's share.
+struct Sample {
+    prompt: f64,
+    process: f64,
+    draft: f64,
+    launches: f64,
+    reused: f64,
+    accepted: f64,
+    whole: f64,
+}
+
+fn sample(server: &mut Server) -> Sample {
+    let prompt = ask(server, LONG, 1);
+    let short = ask(server, PROMPT, 1);
+    let begun = std::time::Instant::now();
+    let long = ask(server, PROMPT, TOKENS);
+    let whole = begun.elapsed().as_secs_f64() * 1e6;
+    let count = |answer: &Answer, name: &str| answer.counters.as_ref().unwrap()[name] as f64;
+    let cycles = count(&long, "cycles");
+    let of_cycles = |name: &str| count(&long, name) - count(&short, name);
+    Sample {
+        prompt: count(&prompt, "us_process"),
+        process: of_cycles("us_process") / cycles,
+        draft: count(&long, "us_draft") / cycles,
+        launches: of_cycles("launches_dft") / cycles,
+        reused: of_cycles("reused_dft") / of_cycles("launches_dft"),
+        accepted: long.accepted as f64 / long.drafted as f64,
+        whole: whole / cycles,
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn least(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(f64::INFINITY, f64::min)
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn nextn_switches() {
+    let rounds = std::env::var("MEASURE_ROUNDS").map_or(7, |text| text.parse().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let mut out = std::io::stderr();
+    let _ = writeln!(
+        out,
+        "\n| n_max | switches | accepted | launches per cycle | reused | catch-up | draft | both: least us, ratio of least, \
+         median of ratios | whole cycle | prompt |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    );
+    for n_max in [1, 2, 3] {
+        let mut servers: Vec<Server> = (ROWS.iter().enumerate())
+            .map(|(at, (_, switches))| {
+                server(n_max, switches, &dir.path().join(format!("{n_max}-{at}")))
+            })
+            .collect();
+        let mut samples: Vec<Vec<Sample>> = ROWS.iter().map(|_| Vec::new()).collect();
+        for round in 0..=rounds {
+            // The order turns, so that none is always the first; the first round only warms up.
+            for at in 0..ROWS.len() {
+                let at = (at + round) % ROWS.len();
+                let sample = sample(&mut servers[at]);
+                if round > 0 {
+                    samples[at].push(sample);
+                }
+            }
+        }
+        for server in servers {
+            server.end().unwrap();
+        }
+        for (at, (name, _)) in ROWS.iter().enumerate() {
+            let (mine, off) = (&samples[at], &samples[0]);
+            let ratio = |of: &dyn Fn(&Sample) -> f64| {
+                let best = least(mine.iter().map(of)) / least(off.iter().map(of));
+                let pairs = mine.iter().zip(off).map(|(a, b)| of(a) / of(b));
+                format!("{best:.2}, {:.2}", median(pairs.collect()))
+            };
+            let first = &mine[0];
+            let _ = writeln!(
+                out,
+                "| {n_max} | {name} | {:.3} | {:.2} | {:.1} % | {:.0} us | {:.0} us | {:.0} us, {} | {} | {:.0} us, {} |",
+                first.accepted,
+                first.launches,
+                100.0 * first.reused,
+                least(mine.iter().map(|s| s.process)),
+                least(mine.iter().map(|s| s.draft)),
+                least(mine.iter().map(|s| s.process + s.draft)),
+                ratio(&|s| s.process + s.draft),
+                ratio(&|s| s.whole),
+                least(mine.iter().map(|s| s.prompt)),
+                ratio(&|s| s.prompt),
+            );
+        }
+    }
+}
