@@ -82,6 +82,14 @@ pub fn port(
         decisions,
         history,
         broken: BTreeMap::new(),
+        owners: series
+            .patches
+            .iter()
+            .flat_map(|patch| {
+                let paths = patch.overlay.iter().map(|file| file.path.clone());
+                paths.map(|path| (path, patch.id().to_owned()))
+            })
+            .collect(),
         failed: BTreeSet::new(),
     };
     let mut port = Port {
@@ -123,6 +131,8 @@ struct Porter<'a> {
     history: &'a History,
     /// Files that an unsolved patch leaves in the old form, and that patch.
     broken: BTreeMap<RelPath, String>,
+    /// Which patch brings which overlay file.
+    owners: BTreeMap<RelPath, String>,
     /// Patches that are not in the new tree.
     failed: BTreeSet<String>,
 }
@@ -169,6 +179,7 @@ impl Porter<'_> {
         for diff in &patch.hooks {
             files.insert(diff.path.clone(), self.file(patch, diff)?);
         }
+        refuse_overlaps(&mut files);
         let mut reports: Vec<HookReport> = files
             .values_mut()
             .flat_map(|file| std::mem::take(&mut file.reports))
@@ -310,12 +321,12 @@ impl Porter<'_> {
         }
     }
 
-    /// The patch that would have brought the file, where it is not there.
+    /// The patch whose overlay would have brought the file, where it is not there.
     fn owner_missing(&self, path: &RelPath) -> Option<String> {
-        if self.ground.has(path) || self.old.manifest.get(path).is_some() {
+        if self.ground.has(path) {
             return None;
         }
-        self.failed.iter().next_back().cloned()
+        self.owners.get(path).cloned()
     }
 
     /// Why an overlay file cannot go into the new base, or that it is there already.
@@ -492,6 +503,42 @@ impl Porter<'_> {
                     .any(|other| (other.from, &other.text) == (edit.from, &edit.text))
             })
             .collect())
+    }
+}
+
+/// Takes the place away from a hook that would replace lines which another one replaces.
+fn refuse_overlaps(files: &mut BTreeMap<RelPath, FileDone>) {
+    let mut taken: BTreeMap<RelPath, Vec<(usize, usize)>> = BTreeMap::new();
+    for done in files.values_mut() {
+        let mut kept = Vec::new();
+        for placed in std::mem::take(&mut done.placed) {
+            let (from, to) = (placed.edit.from, placed.edit.to);
+            let there = taken.entry(placed.file.clone()).or_default();
+            let overlaps = |(a, b): &(usize, usize)| from < *b && *a < to;
+            let inside = |(a, b): &(usize, usize)| from == to && *a < from && from < *b;
+            if !there.iter().any(|one| overlaps(one) || inside(one)) {
+                there.push((from, to));
+                kept.push(placed);
+                continue;
+            }
+            let place = |report: &&mut HookReport| {
+                report
+                    .after
+                    .as_ref()
+                    .is_some_and(|after| after.file == placed.file && after.line == from + 1)
+            };
+            if let Some(report) = done.reports.iter_mut().find(place) {
+                report.verdict = HookVerdict::Conflict;
+                report.after = None;
+                report.note = "another hook of the patch replaces the same lines".to_owned();
+                done.unplaced.push(Edit {
+                    from: report.before.line - 1,
+                    to: report.before.line - 1 + (to - from),
+                    ..placed.edit
+                });
+            }
+        }
+        done.placed = kept;
     }
 }
 
