@@ -48,6 +48,8 @@ pub struct Conflict {
     /// Each file that it touches, with all that could be placed, and with markers around what
     /// could not, all three sides between them.
     pub files: BTreeMap<RelPath, Vec<u8>>,
+    /// Hooks whose file is gone, so that no marker stands for them.
+    pub homeless: usize,
 }
 
 /// What a series becomes.
@@ -112,6 +114,7 @@ pub fn port(
                     patch: patch.id().to_owned(),
                     at,
                     files,
+                    homeless: done.homeless,
                 });
             }
             port.complete = false;
@@ -141,6 +144,8 @@ struct Porter<'a> {
 struct Done {
     report: PatchReport,
     patch: Option<Patch>,
+    /// Hooks whose file is gone.
+    homeless: usize,
     /// Its files with markers, where lines stand against each other.
     marked: Option<BTreeMap<RelPath, Vec<u8>>>,
 }
@@ -166,6 +171,7 @@ impl Porter<'_> {
                     overlay: patch.overlay.len(),
                 },
                 patch: None,
+                homeless: 0,
                 marked: None,
             });
         }
@@ -195,6 +201,11 @@ impl Porter<'_> {
                 overlay: patch.overlay.len(),
             },
             patch: None,
+            homeless: files
+                .iter()
+                .filter(|(path, _)| !self.ground.has(path))
+                .map(|(_, file)| file.unplaced.len())
+                .sum(),
             marked: None,
         };
         let contents = self.contents(&files)?;
