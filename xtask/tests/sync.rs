@@ -176,7 +176,7 @@ fn the_series_goes_over_every_pair_of_bases_as_by_hand() {
                 if let Some(after) = &hook.after {
                     // The patches of this data share no file, so the line is the base's own. By hand
                     // the lines were left as they are, so that indentation is no difference.
-                    if right(after.line) {
+                    if after.file == hook.before.file && right(after.line) {
                         here += 1;
                     } else {
                         wrong.push(format!(

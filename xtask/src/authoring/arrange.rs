@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::authoring::new::{gates, manifest_text};
 use crate::authoring::refresh::{follow, refuse};
-use crate::authoring::save::{Saved, edit_manifest, save, with_hooks};
+use crate::authoring::save::{Saved, edit_manifest, save, unchanged, with_hooks};
 use crate::ctx::Ctx;
 use crate::diff::{self, FileDiff};
 use crate::error::{Error, Result};
@@ -53,6 +53,7 @@ pub fn reorder(
         }
     }
     let lock = crate::lock::checkout(ctx)?;
+    unchanged(ctx, &series.base, series)?;
     let old = Images::compute(pristine, series)?;
     let mut patches: Vec<Patch> = Vec::new();
     for at in order {
@@ -112,6 +113,7 @@ pub fn split(
     }
     let moved_paths: Vec<RelPath> = moved.iter().map(|diff| diff.path.clone()).collect();
     let lock = crate::lock::checkout(ctx)?;
+    unchanged(ctx, &series.base, series)?;
     let old = Images::compute(pristine, series)?;
     let text = manifest_text(
         new_id,
@@ -156,6 +158,7 @@ pub fn fold(ctx: &Ctx, pristine: &Pristine, series: &Series, id: &str) -> Result
     };
     let (into, patch) = (&series.patches[before], &series.patches[at]);
     let lock = crate::lock::checkout(ctx)?;
+    unchanged(ctx, &series.base, series)?;
     let old = Images::compute(pristine, series)?;
     let into_id = into.id().to_owned();
     let mut overlay = into.overlay.clone();
@@ -235,6 +238,7 @@ pub fn rename(
         );
     }
     let lock = crate::lock::checkout(ctx)?;
+    unchanged(ctx, &series.base, series)?;
     let file = ctx.project.patch_dir(id).join("patch.toml");
     let text = edit_manifest(&fs_err::read_to_string(file)?, |document| {
         document["id"] = toml_edit::value(new_id);

@@ -17,7 +17,7 @@ pub use new::{PURPOSE, TITLE, new};
 pub use rebase::Conflict;
 pub use refresh::{Refreshed, follow, refresh, refuse};
 pub use retire::{RETIRED, retire, retired};
-pub use save::{Extra, Saved, edit_manifest, save_with, with_hooks};
+pub use save::{Extra, Saved, edit_manifest, save_with, unchanged, with_hooks};
 pub use snapshot::{Snapshot, restore, snapshot, snapshots};
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::authoring::rebase::{self, Conflict, Sides};
-use crate::authoring::save::{save, with_hooks};
+use crate::authoring::save::{save, unchanged, with_hooks};
 use crate::ctx::Ctx;
 use crate::diff::{self, FileDiff};
 use crate::error::{Error, Result};
@@ -37,6 +37,7 @@ pub struct Refreshed {
 pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series, id: &str) -> Result<Refreshed> {
     let count = series.position(id)?;
     let lock = crate::lock::checkout(ctx)?;
+    unchanged(ctx, &series.base, series)?;
     let root = ctx.project.working_tree(&series.base.id);
     if !root.exists() {
         return Err(Error::usage("there is no working tree").hint(format!("cargo xtask edit {id}")));

@@ -3,7 +3,7 @@
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
 use crate::authoring::refresh::{follow, refuse};
-use crate::authoring::save::{Extra, Saved, save_with};
+use crate::authoring::save::{Extra, Saved, save_with, unchanged};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::model::Base;
@@ -39,6 +39,7 @@ pub fn retire(
         );
     }
     let lock = crate::lock::checkout(ctx)?;
+    unchanged(ctx, &series.base, series)?;
     let old = Images::compute(pristine, series)?;
     let mut patches: Vec<Patch> = series.patches[..place].to_vec();
     for (at, patch) in series.patches.iter().enumerate().skip(place + 1) {

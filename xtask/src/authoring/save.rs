@@ -10,6 +10,7 @@ use crate::diff::{self, FileDiff};
 use crate::error::{Error, Result, ResultExt};
 use crate::journal::Changes;
 use crate::lock::Lock;
+use crate::model::Base;
 use crate::patchset::{Images, Patch, Series};
 use crate::tree::RelPath;
 use crate::vendor::Pristine;
@@ -25,47 +26,78 @@ pub struct Saved {
     pub patches: Vec<String>,
 }
 
-/// A patch with other hooks: the parsed form, its text, and the file that it belongs into.
+/// A patch with other hooks, for `base`: the parsed form, its text, and the file that it belongs
+/// into.
 pub fn with_hooks(ctx: &Ctx, patch: &Patch, base: &str, mut hooks: Vec<FileDiff>) -> Result<Patch> {
     hooks.sort_by(|a, b| a.path.cmp(&b.path));
-    if hooks == patch.hooks {
+    let mut sorted = patch.hooks.clone();
+    sorted.sort_by(|a, b| a.path.cmp(&b.path));
+    let text = match hooks == sorted {
         // Keep its text: it may be in another order, or carry headers of other tools.
-        return Ok(patch.clone());
-    }
-    let text: Vec<u8> = hooks.iter().flat_map(diff::to_text).collect();
-    let hooks_file = if hooks.is_empty() {
-        None
+        true => patch.hooks_text.clone(),
+        false => hooks.iter().flat_map(diff::to_text).collect(),
+    };
+    let hooks = if text == patch.hooks_text {
+        patch.hooks.clone()
     } else {
-        Some(hooks_file(ctx, patch, base)?)
+        hooks
     };
     Ok(Patch {
+        hooks_file: hooks_file(ctx, patch.id(), base, &text)?,
         hooks,
         hooks_text: text,
-        hooks_file,
         ..patch.clone()
     })
 }
 
-/// Where the hooks of a patch for `base` go: the file that they came from, unless another base
-/// reads that one too.
-fn hooks_file(ctx: &Ctx, patch: &Patch, base: &str) -> Result<String> {
-    let dir = ctx.project.show(&ctx.project.patch_dir(patch.id()));
-    let own = format!("{dir}/hooks.{base}.patch");
-    let common = format!("{dir}/hooks.patch");
-    if patch.hooks_file.as_deref() == Some(own.as_str()) {
-        return Ok(own);
-    }
+/// The two files that hooks of `base` can stand in: its own, and the one of all bases.
+fn hooks_files(ctx: &Ctx, id: &str, base: &str) -> (String, String) {
+    let dir = ctx.project.show(&ctx.project.patch_dir(id));
+    (
+        format!("{dir}/hooks.{base}.patch"),
+        format!("{dir}/hooks.patch"),
+    )
+}
+
+/// Where the hooks of a patch for `base` go: into the file of all bases where that says the same,
+/// or where no other base reads it; else into one of its own. None where there are no hooks and no
+/// file would be read in their place.
+fn hooks_file(ctx: &Ctx, id: &str, base: &str, text: &[u8]) -> Result<Option<String>> {
+    let root = ctx.project.root();
+    let (own, common) = hooks_files(ctx, id, base);
     let series = ctx.project.series()?;
     let shared = series.series.iter().any(|(other, ids)| {
         other != base
-            && ids.iter().any(|id| id == patch.id())
-            && !ctx
-                .project
-                .root()
-                .join(format!("{dir}/hooks.{other}.patch"))
-                .is_file()
+            && ids.iter().any(|one| one == id)
+            && !root.join(hooks_files(ctx, id, other).0).is_file()
     });
-    Ok(if shared { own } else { common })
+    let there = match root.join(&common).is_file() {
+        true => Some(fs_err::read(root.join(&common))?),
+        false => None,
+    };
+    let file = if !text.is_empty() && there.as_deref() == Some(text) {
+        Some(common)
+    } else if text.is_empty() && (there.is_none() || !shared) {
+        None
+    } else if shared || root.join(&own).is_file() {
+        Some(own)
+    } else {
+        Some(common)
+    };
+    Ok(file)
+}
+
+/// An error where the series of `base` on the disk is no longer `known`: another command changed
+/// it between reading and locking.
+pub fn unchanged(ctx: &Ctx, base: &Base, known: &Series) -> Result<()> {
+    if Series::load(&ctx.project, base)?.id == known.id {
+        return Ok(());
+    }
+    Err(Error::finding(format!(
+        "another command changed the series of {} meanwhile",
+        base.id
+    ))
+    .hint("nothing was written; run the same command again"))
 }
 
 /// Writes `new` in place of `old`, once it is seen to apply: hooks, overlays, new manifests
@@ -117,7 +149,7 @@ pub fn save_with(
     }
     for patch in &new.patches {
         let before = old.patches.iter().find(|other| other.id() == patch.id());
-        write_patch(ctx, before, patch, &extra.manifests, &mut changes)?;
+        write_patch(ctx, &new.base.id, before, patch, extra, &mut changes)?;
     }
     changes.write(
         RelPath::new("registry/series.toml")?,
@@ -147,13 +179,14 @@ pub fn save_with(
 
 fn write_patch(
     ctx: &Ctx,
+    base: &str,
     before: Option<&Patch>,
     patch: &Patch,
-    manifests: &BTreeMap<String, String>,
+    extra: &Extra,
     changes: &mut Changes,
 ) -> Result<()> {
     let dir = ctx.project.show(&ctx.project.patch_dir(patch.id()));
-    if let Some(text) = manifests.get(patch.id()) {
+    if let Some(text) = extra.manifests.get(patch.id()) {
         changes.write(
             RelPath::new(format!("{dir}/patch.toml"))?,
             text.as_bytes(),
@@ -163,11 +196,17 @@ fn write_patch(
     if let Some(name) = &patch.hooks_file {
         changes.write(RelPath::new(name.clone())?, patch.hooks_text.clone(), false);
     }
-    if let Some(name) = before.and_then(|before| before.hooks_file.as_ref())
-        && patch.hooks_file.as_ref() != Some(name)
-        && patch.hooks_file.is_none()
-    {
-        changes.remove(RelPath::new(name.clone())?);
+    // What this base would read in its place goes; what another base reads stays, since then the
+    // hooks have a file of their own.
+    let (own, common) = hooks_files(ctx, patch.id(), base);
+    for name in [own, common] {
+        let read_instead = match patch.hooks_file.as_deref() {
+            Some(file) => name != file && file.ends_with("/hooks.patch"),
+            None => true,
+        };
+        if read_instead && ctx.project.root().join(&name).is_file() {
+            changes.remove(RelPath::new(name)?);
+        }
     }
     for file in before.into_iter().flat_map(|before| &before.overlay) {
         if !patch.overlay.iter().any(|kept| kept.path == file.path) {

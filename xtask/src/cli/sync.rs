@@ -49,8 +49,11 @@ pub struct SyncArgs {
     /// Lines of hooks that a solution changes or leaves out are meant so
     #[arg(long, requires = "continue_")]
     accept_changes: bool,
+    /// The new base has a series already: carry over in its place
+    #[arg(long, requires = "to")]
+    replace: bool,
     /// A clone of upstream: names the commits that touched a place
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["continue_", "skip", "abort"])]
+    #[arg(long, value_name = "DIR", conflicts_with = "abort")]
     history: Option<PathBuf>,
     /// Stop when the series is written; build and judge nothing
     #[arg(long)]
@@ -68,6 +71,7 @@ pub fn run(ctx: &Ctx, args: SyncArgs) -> Result<Outcome> {
         keep: args.keep.clone(),
         history: args.history.clone(),
         accept_changes: args.accept_changes,
+        replace: args.replace,
     };
     let step = if args.continue_ {
         sync::resume(ctx, &choices)?
@@ -82,8 +86,7 @@ pub fn run(ctx: &Ctx, args: SyncArgs) -> Result<Outcome> {
             sync::begin(ctx, &from, &to, &choices)?
         }
     };
-    let drift = sync::drift(&step)?;
-    let mut outcome = outcome(&step, &drift);
+    let mut outcome = outcome(&step);
     if let (End::Done { series, .. }, false) = (&step.end, args.no_gates) {
         judge(ctx, series, &mut outcome)?;
     }
@@ -121,7 +124,8 @@ fn judge(ctx: &Ctx, series: &Series, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-fn outcome(step: &Step, drift: &[sync::Drift]) -> Outcome {
+fn outcome(step: &Step) -> Outcome {
+    let drift = &step.drift;
     let reports = &step.port.reports;
     let hooks: usize = reports.iter().map(|report| report.hooks.len()).sum();
     let mut text = format!(
@@ -145,6 +149,9 @@ fn outcome(step: &Step, drift: &[sync::Drift]) -> Outcome {
             step.recalled
         ));
     }
+    if let Some(dir) = &step.saved_to {
+        text.push_str(&format!("what the working tree held is kept under {dir}\n"));
+    }
     drifts(&mut text, drift);
     let status = end(&mut text, step, drift);
     let data = json!({
@@ -154,6 +161,7 @@ fn outcome(step: &Step, drift: &[sync::Drift]) -> Outcome {
         "patches": reports,
         "recalled": step.recalled,
         "drift": drift,
+        "saved_to": step.saved_to,
         "end": end_data(step),
     });
     Outcome { text, data, status }
@@ -310,14 +318,37 @@ fn end(text: &mut String, step: &Step, drift: &[sync::Drift]) -> Status {
             ));
             Status::Finding
         }
-        End::Decide { patch } => {
-            text.push_str(&format!(
-                "nothing was written: decide what becomes of {patch}\n  --retire {patch}      it \
-                 is upstream; leave it out and write down why\n  --keep {patch}        carry it \
-                 over all the same\n  --skip-patch {patch}  leave it out for now\n"
-            ));
+        End::Decide { patch, open } => {
+            decide(text, step, patch, *open);
             Status::Finding
         }
+    }
+}
+
+/// What can be said of a patch that waits for a decision, and how.
+fn decide(text: &mut String, step: &Step, patch: &str, open: bool) {
+    let command = match open {
+        true => "cargo xtask sync --continue".to_owned(),
+        false => format!("cargo xtask sync {}", step.to.id),
+    };
+    let report = step.port.reports.iter().find(|one| one.patch == patch);
+    let upstreamed =
+        report.is_some_and(|one| matches!(one.verdict, PatchVerdict::Upstreamed { .. }));
+    text.push_str(match open {
+        true => "the sync waits for a decision:\n",
+        false => "nothing was written; a decision is needed:\n",
+    });
+    if upstreamed {
+        text.push_str(&format!(
+            "  {command} --retire {patch}: it is upstream; leave it out and write down why\n  \
+             {command} --keep {patch}: carry it over all the same\n"
+        ));
+    }
+    text.push_str(&format!(
+        "  {command} --skip-patch {patch}: leave it out of the new series\n"
+    ));
+    if !upstreamed {
+        text.push_str("  or change the patch on its own base, and begin again\n");
     }
 }
 
@@ -358,6 +389,6 @@ fn end_data(step: &Step) -> Value {
         End::Conflict { patch, files, tree } => json!({
             "is": "conflict", "patch": patch, "files": files, "tree": tree,
         }),
-        End::Decide { patch } => json!({ "is": "decide", "patch": patch }),
+        End::Decide { patch, open } => json!({ "is": "decide", "patch": patch, "open": open }),
     }
 }

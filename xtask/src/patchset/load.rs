@@ -234,6 +234,10 @@ fn load_hooks(
     };
     let name = project.show(&path);
     let text = fs_err::read(&path)?;
+    if text.trim_ascii().is_empty() {
+        // On this base the patch has none, whatever it has on others.
+        return Ok((Some(name), Vec::new(), Vec::new()));
+    }
     let hooks = diff::parse(&text).context(|| name.clone())?;
     Ok((Some(name), text, hooks))
 }

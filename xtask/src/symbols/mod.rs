@@ -161,6 +161,11 @@ impl Outline {
         }
     }
 
+    /// Whether the file is C, C++ or one of their kin.
+    pub fn reads_c(path: &RelPath) -> bool {
+        Language::of(path) == Some(Language::C)
+    }
+
     /// The innermost function, class, struct, union or enum around `line` (1-based). Inside a
     /// lambda it is the function with a name.
     pub fn enclosing(&self, line: usize) -> Option<&Symbol> {

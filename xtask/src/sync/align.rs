@@ -89,7 +89,7 @@ impl Alignment {
         match (above, below) {
             (Some(above), None) => {
                 let place = above + 1;
-                let reach = (at..self.old_len.min(at + EDITED))
+                let reach = (at..self.old_len.min(at + EDITED + 1))
                     .find_map(|line| Some((line - at, self.agreed(line)?)));
                 let (count, next) = reach.unwrap_or((self.old_len - at, self.new_len));
                 (count <= EDITED && next == place + count && alike(at, place)).then_some(place)
@@ -97,7 +97,7 @@ impl Alignment {
             (None, Some(place)) => {
                 let reach = (0..at)
                     .rev()
-                    .take(EDITED)
+                    .take(EDITED + 1)
                     .find_map(|line| Some((at - 1 - line, self.agreed(line)? + 1)));
                 let (count, next) = reach.unwrap_or((at, 0));
                 let there = at.checked_sub(1).zip(place.checked_sub(1));
@@ -219,6 +219,13 @@ mod tests {
         let removed = align("a b c d", "a b d");
         assert_eq!(removed.beside_an_edit(2, |_, _| true), None);
         assert_eq!(removed.beside_an_edit(3, |_, _| true), None);
+        for (lines, found) in [(3, Some(1)), (4, None)] {
+            let old = format!("a {}z", "o ".repeat(lines));
+            let new = format!("a {}z", "n ".repeat(lines));
+            assert_eq!(align(&old, &new).beside_an_edit(1, |_, _| true), found);
+            let last = align(&old, &new).beside_an_edit(lines + 1, |_, _| true);
+            assert_eq!(last, found.map(|_| lines + 1));
+        }
         let more = align("a b c d", "a b x y d");
         assert_eq!(more.beside_an_edit(2, |_, _| true), None);
     }

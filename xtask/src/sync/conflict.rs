@@ -104,55 +104,86 @@ pub fn regions(text: &[u8]) -> Vec<Range<usize>> {
     found
 }
 
-/// The first line, from 1, that still is a marker.
-pub fn first_marker(text: &[u8]) -> Option<usize> {
-    lines_of(text)
+/// The first line, from 1, of `text` that still is a marker of `marked`.
+pub fn first_marker(marked: &[u8], text: &[u8]) -> Option<usize> {
+    let middle = |line: &&&[u8]| line.trim_ascii_end() == MIDDLE;
+    let (before, lines) = (lines_of(marked), lines_of(text));
+    // Such a line may also underline a heading in a comment.
+    let own = before.iter().filter(middle).count() - regions(marked).len().min(before.len());
+    let all = lines.iter().filter(middle).count();
+    lines
         .iter()
         .position(|line| {
             [OURS, ANCESTOR, THEIRS]
                 .iter()
                 .any(|marker| line.starts_with(marker))
+                || (all > own && middle(&line))
         })
         .map(|at| at + 1)
 }
 
+/// Lines around a conflict that tell it from others.
+const AROUND: usize = 3;
+
+/// A conflict as it is remembered: with the lines around it. Without any, and with nothing of the
+/// file between its markers, it could be anywhere.
+fn key(lines: &[&[u8]], region: &Range<usize>) -> Vec<u8> {
+    let from = region.start.saturating_sub(AROUND);
+    let to = (region.end + AROUND).min(lines.len());
+    lines[from..to].concat()
+}
+
 /// What became of each conflict of `marked` in `solved`: nothing where the text around them no
-/// longer tells where each one is.
+/// longer tells beyond doubt where each one is. Conflicts come with the lines around them.
 pub fn solutions(marked: &[u8], solved: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     let regions = regions(marked);
-    let lines = lines_of(marked);
+    let (lines, there) = (lines_of(marked), lines_of(solved));
     let mut found = Vec::new();
-    let mut rest = solved;
-    let mut done = 0;
-    for (at, region) in regions.iter().enumerate() {
-        let common: Vec<u8> = lines[done..region.start].concat();
-        rest = rest.strip_prefix(common.as_slice())?;
-        done = region.end;
-        let until = regions.get(at + 1).map_or(lines.len(), |next| next.start);
-        let next: Vec<u8> = lines[done..until].concat();
-        let end = match (at + 1 == regions.len(), next.is_empty()) {
-            (true, _) => rest.len().checked_sub(next.len())?,
-            (false, true) => return None,
-            (false, false) => memchr::memmem::find(rest, &next)?,
-        };
-        if !rest[end..].starts_with(&next) {
+    // Lines of the marked and of the solved text that are used up.
+    let (mut done, mut at) = (0, 0);
+    for (number, region) in regions.iter().enumerate() {
+        let common = &lines[done..region.start];
+        if there.get(at..at + common.len()) != Some(common) {
             return None;
         }
-        found.push((lines[region.clone()].concat(), rest[..end].to_vec()));
-        rest = &rest[end..];
+        at += common.len();
+        done = region.end;
+        let last = number + 1 == regions.len();
+        let until = regions
+            .get(number + 1)
+            .map_or(lines.len(), |next| next.start);
+        let gap = &lines[done..until];
+        let end = if last {
+            there
+                .len()
+                .checked_sub(gap.len())
+                .filter(|end| *end >= at)?
+        } else {
+            let mut places = (at..=there.len().checked_sub(gap.len())?)
+                .filter(|place| !gap.is_empty() && there[*place..*place + gap.len()] == *gap);
+            let (Some(only), None) = (places.next(), places.next()) else {
+                return None;
+            };
+            only
+        };
+        if there[end..].get(..gap.len()) != Some(gap) {
+            return None;
+        }
+        found.push((key(&lines, region), there[at..end].concat()));
+        at = end;
     }
     Some(found)
 }
 
-/// `marked` with each conflict replaced by what `solution` knows of it; none where it does not
-/// know all of them.
+/// `marked` with each conflict replaced by what `solution` knows of it and the lines around it;
+/// none where it does not know all of them.
 pub fn replay(marked: &[u8], solution: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let lines = lines_of(marked);
     let mut out = Vec::new();
     let mut done = 0;
     for region in regions(marked) {
         out.extend_from_slice(&lines[done..region.start].concat());
-        out.extend_from_slice(&solution(&lines[region.clone()].concat())?);
+        out.extend_from_slice(&solution(&key(&lines, &region))?);
         done = region.end;
     }
     out.extend_from_slice(&lines[done..].concat());
@@ -204,8 +235,13 @@ mod tests {
         f
         ");
         assert_eq!(regions(&marked()).len(), 2);
-        assert_eq!(first_marker(&marked()), Some(2));
-        assert_eq!(first_marker(b"a\n======= b\n"), None);
+        assert_eq!(first_marker(&marked(), &marked()), Some(2));
+        let left = b"a\nB\nhook1\nc\nd\n=======\nhook2\nE\nf\n";
+        assert_eq!(first_marker(&marked(), left), Some(6));
+        assert_eq!(first_marker(b"", b"a\n======= b\n"), None);
+        // Of the file's own.
+        let heading = b"Title\n=======\n";
+        assert_eq!(first_marker(heading, heading), None);
     }
 
     #[test]
@@ -236,11 +272,27 @@ mod tests {
                 .find(|(key, _)| key == region)
                 .map(|(_, text)| text.clone())
         };
-        // Elsewhere in a longer file.
-        let longer = [b"new line\n".as_slice(), &marked].concat();
+        // Elsewhere in a longer file: only where the lines around it are the same.
+        let lines = b"1\n2\n3\n".as_slice();
+        let long = [lines, &marked, lines].concat();
+        assert!(replay(&long, look).is_none());
+        let known = solutions(&long, &[lines, solved, lines].concat()).unwrap();
+        let look = |region: &[u8]| {
+            known
+                .iter()
+                .find(|(key, _)| key == region)
+                .map(|(_, text)| text.clone())
+        };
+        let longer = [b"new line\n".as_slice(), &long, b"more\n"].concat();
         let replayed = replay(&longer, look).unwrap();
-        assert_eq!(replayed, [b"new line\n".as_slice(), solved].concat());
+        assert_eq!(
+            replayed,
+            [b"new line\n".as_slice(), lines, solved, lines, b"more\n"].concat()
+        );
         assert!(replay(&marked, |_| None).is_none());
+        // What lies between two of them also stands in a solution: nobody can say which it is.
+        let twice = b"a\nB\nhook1\nc\nd\nc\nd\nhook2\nE\nf\n";
+        assert!(solutions(&marked, twice).is_none());
         // Somebody edited around the conflict: nothing is learned.
         assert!(solutions(&marked, b"z\nB\nhook1\nc\nd\nhook2\nE\nf\n").is_none());
     }

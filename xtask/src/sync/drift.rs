@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use crate::diff::lines_of;
 use crate::error::Result;
-use crate::patchset::{Images, Patch};
+use crate::patchset::{Images, Patch, Series};
 use crate::symbols::{self, Change, Folder, User};
 use crate::sync::edit::edits_of;
-use crate::sync::session::Step;
+use crate::sync::port::Port;
 use crate::sync::verdict::{HookReport, PatchReport};
 use crate::tree::RelPath;
 use crate::vendor::Pristine;
@@ -34,12 +34,11 @@ impl Drift {
 
 /// Every upstream declaration that hooks or overlay of the carried patches use and that differs
 /// between the two bases.
-pub fn drift(step: &Step) -> Result<Vec<Drift>> {
-    let (old, new) = &step.pristine;
-    let images = Images::compute(old, &step.old)?;
+pub fn drift(old: &Pristine, series: &Series, new: &Pristine, port: &Port) -> Result<Vec<Drift>> {
+    let images = Images::compute(old, series)?;
     let mut users = Vec::new();
     let mut owners = Vec::new();
-    for (at, (patch, report)) in step.old.patches.iter().zip(&step.port.reports).enumerate() {
+    for (at, (patch, report)) in series.patches.iter().zip(&port.reports).enumerate() {
         if !report.verdict.is_carried() {
             continue;
         }

@@ -80,7 +80,7 @@ impl Source {
     }
 
     /// All anchors with this qualified name.
-    pub fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Anchor> {
+    pub fn named<'s, 'n>(&'s self, name: &'n str) -> impl Iterator<Item = &'s Anchor> {
         self.anchors
             .iter()
             .filter(move |anchor| anchor.name == name)
@@ -92,7 +92,7 @@ pub struct Ground<'a> {
     /// The base.
     pub pristine: &'a Pristine,
     changed: BTreeMap<RelPath, Rc<Source>>,
-    read: RefCell<HashMap<Digest, Rc<Source>>>,
+    read: RefCell<HashMap<(RelPath, Digest), Rc<Source>>>,
     /// The sources that the other base has otherwise or not at all; read when first searched.
     texts: OnceCell<Vec<(RelPath, Vec<u8>)>>,
 }
@@ -115,7 +115,7 @@ impl<'a> Ground<'a> {
         }
         match self.pristine.manifest.get(path) {
             Some(entry) => {
-                if let Some(source) = self.read.borrow().get(&entry.sha256) {
+                if let Some(source) = self.read.borrow().get(&(path.clone(), entry.sha256)) {
                     return Ok(Some(source.clone()));
                 }
             }
@@ -125,7 +125,8 @@ impl<'a> Ground<'a> {
             return Ok(None);
         };
         let source = Rc::new(Source::read(path, image.content));
-        self.read.borrow_mut().insert(image.sha256, source.clone());
+        let key = (path.clone(), image.sha256);
+        self.read.borrow_mut().insert(key, source.clone());
         Ok(Some(source))
     }
 
@@ -136,21 +137,23 @@ impl<'a> Ground<'a> {
             return Ok(());
         };
         let content = with_edits(&before.content, edits)?;
-        let shift = |line: usize| {
-            edits
-                .iter()
-                .filter(|edit| edit.from < line)
-                .fold(line, |line, edit| {
-                    line + lines_of(&edit.text).len() - (edit.to - edit.from).min(line)
-                })
+        // What an edit before `line` makes of it; `also` counts one that begins right there.
+        let shift = |line: usize, also: bool| {
+            let before = |edit: &&Edit| edit.from < line || (also && edit.from == line);
+            edits.iter().filter(before).fold(line, |moved, edit| {
+                let gone = edit.to.min(line) - edit.from.min(line);
+                moved + lines_of(&edit.text).len() - gone
+            })
         };
         let anchors = before
             .anchors
             .iter()
             .map(|anchor| Anchor {
-                lines: shift(anchor.lines.start + 1) - 1..shift(anchor.lines.end),
+                lines: shift(anchor.lines.start, true)..shift(anchor.lines.end, false),
                 ..anchor.clone()
             })
+            // What was deleted with its first and its last line is no place any more.
+            .filter(|anchor| anchor.lines.start < anchor.lines.end)
             .collect();
         let source = Source {
             content,
@@ -215,12 +218,9 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// Whether it is C or C++, or one of its kin.
+/// Whether it is C or C++, or one of its kin: what functions can go to.
 fn is_source(path: &RelPath) -> bool {
-    matches!(
-        extension(path),
-        "c" | "cc" | "cpp" | "cxx" | "h" | "hpp" | "cu" | "cuh" | "inc" | "m" | "mm"
-    )
+    Outline::reads_c(path)
 }
 
 /// What stands behind the last dot of the file's name.

@@ -1,5 +1,6 @@
-//! Solved conflicts, remembered: the same conflict, in whatever file and base it comes again, is
-//! solved the same way. One file each below `vendor/.sync/solutions`.
+//! Solved conflicts, remembered: the same conflict between the same lines of the same file, on
+//! whatever base it comes again, is solved the same way. One file each below
+//! `vendor/.sync/solutions`.
 
 use std::path::PathBuf;
 
@@ -9,6 +10,8 @@ use crate::ctx::Ctx;
 use crate::error::Result;
 use crate::model::{Digest, read_json, write_json};
 use crate::sync::conflict;
+use crate::sync::store::step;
+use crate::tree::RelPath;
 
 /// One solution on the disk. The conflict stands beside it, so that people can read it and a
 /// changed file cannot pass for another.
@@ -20,8 +23,9 @@ struct Solution {
     solution: String,
 }
 
-fn file(ctx: &Ctx, conflict: &[u8]) -> PathBuf {
-    let name = Digest::of(&unlabelled(conflict)).to_string();
+fn file(ctx: &Ctx, path: &RelPath, conflict: &[u8]) -> PathBuf {
+    let key = [path.as_str().as_bytes(), &unlabelled(conflict)];
+    let name = Digest::of_parts(key).to_string();
     ctx.project
         .vendor()
         .join(".sync/solutions")
@@ -48,7 +52,7 @@ fn unlabelled(conflict: &[u8]) -> Vec<u8> {
 
 /// Remembers how the conflicts of `marked` were solved; returns how many. What is not UTF-8 is
 /// not remembered.
-pub fn remember(ctx: &Ctx, marked: &[u8], solved: &[u8]) -> Result<usize> {
+pub fn remember(ctx: &Ctx, path: &RelPath, marked: &[u8], solved: &[u8]) -> Result<usize> {
     let mut count = 0;
     for (key, text) in conflict::solutions(marked, solved).unwrap_or_default() {
         let (Ok(conflict), Ok(solution)) =
@@ -56,8 +60,9 @@ pub fn remember(ctx: &Ctx, marked: &[u8], solved: &[u8]) -> Result<usize> {
         else {
             continue;
         };
+        step()?;
         write_json(
-            &file(ctx, &key),
+            &file(ctx, path, &key),
             &Solution {
                 schema: 1,
                 conflict,
@@ -70,12 +75,12 @@ pub fn remember(ctx: &Ctx, marked: &[u8], solved: &[u8]) -> Result<usize> {
 }
 
 /// `marked`, solved from memory; none where one of its conflicts is not known.
-pub fn recall(ctx: &Ctx, marked: &[u8]) -> Option<Vec<u8>> {
+pub fn recall(ctx: &Ctx, path: &RelPath, marked: &[u8]) -> Option<Vec<u8>> {
     if conflict::regions(marked).is_empty() {
         return None;
     }
     conflict::replay(marked, |region| {
-        let known: Solution = read_json(&file(ctx, region)).ok()?;
+        let known: Solution = read_json(&file(ctx, path, region)).ok()?;
         let same = unlabelled(known.conflict.as_bytes()) == unlabelled(region);
         (known.schema == 1 && same).then(|| known.solution.into_bytes())
     })

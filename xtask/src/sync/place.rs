@@ -200,23 +200,15 @@ fn in_file(
         }
         return Err(reason);
     };
-    let mut same: Vec<&Anchor> = new.named(&anchor.name).collect();
-    if same.len() > 1 {
-        same.retain(|other| other.signature == anchor.signature);
-    }
-    match same.as_slice() {
-        [one] => match in_anchor(pair.path, pair.path, (&pair.old, anchor), (new, one), edit) {
-            Ok(placed) => return Ok(placed),
-            Err(why) => reason = why,
-        },
-        [] => {}
-        several => {
-            reason = format!(
-                "there are {} functions called {}",
-                several.len(),
-                anchor.name
-            );
+    match partner(&pair.old, new, anchor) {
+        Ok(Some(one)) => {
+            match in_anchor(pair.path, pair.path, (&pair.old, anchor), (new, one), edit) {
+                Ok(placed) => return Ok(placed),
+                Err(why) => reason = why,
+            }
         }
+        Ok(None) => {}
+        Err(why) => reason = why,
     }
     // Taken out into a function of its own, or put into another one, and indented otherwise.
     if let Landing::At(at) = pair.loose(new).landing(edit.from, edit.to)
@@ -311,6 +303,47 @@ pub(super) fn in_anchor(
     Ok(placed)
 }
 
+/// What an old function is in the new file: the only one of its name, or, of overloads, the only
+/// one with its signature. An error where several are.
+pub(super) fn partner<'n>(
+    old: &Source,
+    new: &'n Source,
+    anchor: &Anchor,
+) -> Result<Option<&'n Anchor>, String> {
+    let alone = old.named(&anchor.name).count() == 1;
+    let mut there: Vec<&Anchor> = new.named(&anchor.name).collect();
+    if alone && there.len() == 1 {
+        return Ok(there.pop());
+    }
+    let signed = |one: &&Anchor| one.signature == anchor.signature;
+    there.retain(signed);
+    let twins = old.named(&anchor.name).filter(signed).count();
+    match (twins, there.as_slice()) {
+        (_, []) => Ok(None),
+        (1, [one]) => Ok(Some(one)),
+        _ => Err(format!("there are several functions `{}`", anchor.name)),
+    }
+}
+
+/// Whether `to` is `from` on the other side: as [`partner`], and of equal twins the one that
+/// stands in the same place among them.
+fn is_partner(old: &Source, from: &Anchor, new: &Source, to: &Anchor) -> bool {
+    match partner(old, new, from) {
+        Ok(found) => found.is_some_and(|one| one.lines == to.lines),
+        Err(_) => {
+            let place = |source: &Source, anchor: &Anchor| {
+                let twins: Vec<&Anchor> = source
+                    .named(&from.name)
+                    .filter(|one| one.signature == from.signature)
+                    .collect();
+                let at = twins.iter().position(|one| one.lines == anchor.lines);
+                (twins.len(), at)
+            };
+            place(old, from) == place(new, to)
+        }
+    }
+}
+
 /// Whether the place at the new line `at` lies in the function that the old one lay in. `Ok(Some)`
 /// says that it was renamed.
 fn same_around(
@@ -321,9 +354,14 @@ fn same_around(
 ) -> Result<Option<String>, String> {
     match (anchor, new.around(at)) {
         (None, None) => Ok(None),
-        (Some(a), Some(b)) if a.name == b.name => Ok(None),
+        (Some(a), Some(b)) if is_partner(old, a, new, b) => Ok(None),
+        (Some(a), Some(b)) if a.name == b.name => {
+            Err(format!("there are several functions `{}`", a.name))
+        }
         (Some(a), Some(b))
-            if new.named(&a.name).next().is_none() && old.named(&b.name).next().is_none() =>
+            if new.named(&a.name).next().is_none()
+                && old.named(&b.name).next().is_none()
+                && search::likeness((old, a), (new, b)) >= search::ALIKE =>
         {
             Ok(Some(format!("`{}` is `{}` now", a.name, b.name)))
         }

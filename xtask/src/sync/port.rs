@@ -48,6 +48,8 @@ pub struct Conflict {
     /// Each file that it touches, with all that could be placed, and with markers around what
     /// could not, all three sides between them.
     pub files: BTreeMap<RelPath, Vec<u8>>,
+    /// Hooks whose file is gone, so that no marker stands for them.
+    pub homeless: usize,
 }
 
 /// What a series becomes.
@@ -82,6 +84,14 @@ pub fn port(
         decisions,
         history,
         broken: BTreeMap::new(),
+        owners: series
+            .patches
+            .iter()
+            .flat_map(|patch| {
+                let paths = patch.overlay.iter().map(|file| file.path.clone());
+                paths.map(|path| (path, patch.id().to_owned()))
+            })
+            .collect(),
         failed: BTreeSet::new(),
     };
     let mut port = Port {
@@ -104,6 +114,7 @@ pub fn port(
                     patch: patch.id().to_owned(),
                     at,
                     files,
+                    homeless: done.homeless,
                 });
             }
             port.complete = false;
@@ -123,6 +134,8 @@ struct Porter<'a> {
     history: &'a History,
     /// Files that an unsolved patch leaves in the old form, and that patch.
     broken: BTreeMap<RelPath, String>,
+    /// Which patch brings which overlay file.
+    owners: BTreeMap<RelPath, String>,
     /// Patches that are not in the new tree.
     failed: BTreeSet<String>,
 }
@@ -131,6 +144,8 @@ struct Porter<'a> {
 struct Done {
     report: PatchReport,
     patch: Option<Patch>,
+    /// Hooks whose file is gone.
+    homeless: usize,
     /// Its files with markers, where lines stand against each other.
     marked: Option<BTreeMap<RelPath, Vec<u8>>>,
 }
@@ -156,6 +171,7 @@ impl Porter<'_> {
                     overlay: patch.overlay.len(),
                 },
                 patch: None,
+                homeless: 0,
                 marked: None,
             });
         }
@@ -169,6 +185,7 @@ impl Porter<'_> {
         for diff in &patch.hooks {
             files.insert(diff.path.clone(), self.file(patch, diff)?);
         }
+        refuse_overlaps(&mut files);
         let mut reports: Vec<HookReport> = files
             .values_mut()
             .flat_map(|file| std::mem::take(&mut file.reports))
@@ -184,6 +201,11 @@ impl Porter<'_> {
                 overlay: patch.overlay.len(),
             },
             patch: None,
+            homeless: files
+                .iter()
+                .filter(|(path, _)| !self.ground.has(path))
+                .map(|(_, file)| file.unplaced.len())
+                .sum(),
             marked: None,
         };
         let contents = self.contents(&files)?;
@@ -310,12 +332,12 @@ impl Porter<'_> {
         }
     }
 
-    /// The patch that would have brought the file, where it is not there.
+    /// The patch whose overlay would have brought the file, where it is not there.
     fn owner_missing(&self, path: &RelPath) -> Option<String> {
-        if self.ground.has(path) || self.old.manifest.get(path).is_some() {
+        if self.ground.has(path) {
             return None;
         }
-        self.failed.iter().next_back().cloned()
+        self.owners.get(path).cloned()
     }
 
     /// Why an overlay file cannot go into the new base, or that it is there already.
@@ -492,6 +514,42 @@ impl Porter<'_> {
                     .any(|other| (other.from, &other.text) == (edit.from, &edit.text))
             })
             .collect())
+    }
+}
+
+/// Takes the place away from a hook that would replace lines which another one replaces.
+fn refuse_overlaps(files: &mut BTreeMap<RelPath, FileDone>) {
+    let mut taken: BTreeMap<RelPath, Vec<(usize, usize)>> = BTreeMap::new();
+    for done in files.values_mut() {
+        let mut kept = Vec::new();
+        for placed in std::mem::take(&mut done.placed) {
+            let (from, to) = (placed.edit.from, placed.edit.to);
+            let there = taken.entry(placed.file.clone()).or_default();
+            let overlaps = |(a, b): &(usize, usize)| from < *b && *a < to;
+            let inside = |(a, b): &(usize, usize)| from == to && *a < from && from < *b;
+            if !there.iter().any(|one| overlaps(one) || inside(one)) {
+                there.push((from, to));
+                kept.push(placed);
+                continue;
+            }
+            let place = |report: &&mut HookReport| {
+                report
+                    .after
+                    .as_ref()
+                    .is_some_and(|after| after.file == placed.file && after.line == from + 1)
+            };
+            if let Some(report) = done.reports.iter_mut().find(place) {
+                report.verdict = HookVerdict::Conflict;
+                report.after = None;
+                report.note = "another hook of the patch replaces the same lines".to_owned();
+                done.unplaced.push(Edit {
+                    from: report.before.line - 1,
+                    to: report.before.line - 1 + (to - from),
+                    ..placed.edit
+                });
+            }
+        }
+        done.placed = kept;
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::authoring::{self, Extra, RETIRED, save_with};
 use crate::ctx::Ctx;
 use crate::error::Result;
+use crate::model::Base;
 use crate::patchset::Series;
 use crate::tree::RelPath;
 use crate::vendor::Pristine;
@@ -11,25 +12,17 @@ use crate::vendor::Pristine;
 /// patches that were retired with what says so. All or nothing. Returns the changed files.
 pub(super) fn write(
     ctx: &Ctx,
+    (from, old): (&Base, &Series),
     pristine: &Pristine,
     there: &Series,
     series: &Series,
     retired: &[(String, String)],
 ) -> Result<Vec<RelPath>> {
     let lock = crate::lock::checkout(ctx)?;
-    let mut extra = Extra::default();
-    for patch in &series.patches {
-        // A file for this base alone goes where the common one serves it again.
-        let own = RelPath::new(format!(
-            "patches/{}/hooks.{}.patch",
-            patch.id(),
-            pristine.base.id
-        ))?;
-        let used = patch.hooks_file.as_deref() == Some(own.as_str());
-        if !used && own.below(ctx.project.root()).exists() {
-            extra.removed.push(own);
-        }
+    for (base, known) in [(from, old), (&pristine.base, there)] {
+        authoring::unchanged(ctx, base, known)?;
     }
+    let mut extra = Extra::default();
     if !retired.is_empty() {
         let reasons: Vec<(String, String)> = retired
             .iter()

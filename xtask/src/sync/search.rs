@@ -14,7 +14,7 @@ use crate::sync::region::trimmed;
 use crate::tree::RelPath;
 
 /// How alike two bodies must be to be one function under two names.
-const ALIKE: f64 = 0.6;
+pub(super) const ALIKE: f64 = 0.6;
 
 /// How much less alike the next candidate must be.
 const MARGIN: f64 = 0.2;
@@ -61,7 +61,8 @@ pub(super) fn elsewhere(
             let fresh = before
                 .as_ref()
                 .is_none_or(|before| before.named(&anchor.name).next().is_none());
-            if fresh && there.lines.len() > 1 {
+            let alike = likeness((&pair.old, anchor), (&source, there)) >= ALIKE;
+            if fresh && alike && there.lines.len() > 1 {
                 found.push((path.clone(), source.clone(), there.clone()));
             }
         }
@@ -84,6 +85,13 @@ pub(super) fn elsewhere(
                 .collect(),
         )),
     }
+}
+
+/// How alike two functions are, blanks aside, from 0 to 1.
+pub(super) fn likeness((old, a): (&Source, &Anchor), (new, b): (&Source, &Anchor)) -> f64 {
+    let (old, new) = (lines_of(&old.content), lines_of(&new.content));
+    let (a, b) = (&old[a.lines.clone()], &new[b.lines.clone()]);
+    Alignment::of(&trimmed(a), &trimmed(b)).likeness()
 }
 
 type Candidate = (RelPath, Rc<Source>, Anchor);
@@ -111,7 +119,6 @@ fn renamed(ground: &Ground<'_>, old_ground: &Ground<'_>, job: &Job<'_>) -> Resul
     let mut best: Vec<(f64, Candidate)> = Vec::new();
     for (path, source) in files {
         let before = old_ground.source(&path)?;
-        let lines = lines_of(&source.content);
         for there in &source.anchors {
             let known = before
                 .as_ref()
@@ -120,7 +127,7 @@ fn renamed(ground: &Ground<'_>, old_ground: &Ground<'_>, job: &Job<'_>) -> Resul
             if known || size < LEAST_LINES || size > 3 * body.len() || body.len() > 3 * size {
                 continue;
             }
-            let likeness = Alignment::of(&body, &trimmed(&lines[there.lines.clone()])).likeness();
+            let likeness = likeness((&pair.old, anchor), (&source, there));
             best.push((likeness, (path.clone(), source.clone(), there.clone())));
         }
     }
@@ -146,11 +153,11 @@ pub(super) fn moved_file(
     path: &RelPath,
     old: &Source,
 ) -> Result<Found<(RelPath, Rc<Source>)>> {
-    let extension = extension(path);
+    let kind = extension(path);
     let lines = lines_of(&old.content);
     let mut found: Vec<(f64, RelPath, Rc<Source>)> = Vec::new();
     for (there, _) in ground.pristine.manifest.iter() {
-        if old_ground.has(there) || super::ground::extension(there) != extension {
+        if old_ground.has(there) || extension(there) != kind {
             continue;
         }
         let Some(source) = ground.source(there)? else {

@@ -11,7 +11,7 @@
 //! vendor/.sync/solutions/        see memory.rs; outlives the sync
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -22,10 +22,12 @@ use crate::error::{Error, Result};
 use crate::lock::{self, Lock};
 use crate::model::Base;
 use crate::patchset::{self, Images, Patch, Series};
+use crate::sync::drift::{Drift, drift};
 use crate::sync::history::History;
-use crate::sync::port::{Port, port};
+use crate::sync::port::{Conflict, Port, port};
 use crate::sync::proof::{Proof, prove};
 use crate::sync::store::{Session, Stopped, folder, stored};
+use crate::sync::verdict::PatchVerdict;
 use crate::sync::{conflict, memory, record, stage};
 use crate::tree::RelPath;
 use crate::vendor::{self, Pristine};
@@ -43,6 +45,8 @@ pub struct Choices {
     pub history: Option<PathBuf>,
     /// Lines of hooks that a solution changes or leaves out are meant so.
     pub accept_changes: bool,
+    /// The new base has a series already; carry over in its place.
+    pub replace: bool,
 }
 
 /// How a step of a sync ended.
@@ -60,8 +64,12 @@ pub struct Step {
     pub port: Port,
     /// How it ended.
     pub end: End,
+    /// Declarations that the series uses and that changed.
+    pub drift: Vec<Drift>,
     /// Conflicts that were solved from memory in this step.
     pub recalled: usize,
+    /// Where solved files of the working tree were put when it moved on.
+    pub saved_to: Option<String>,
 }
 
 /// See [`Step`].
@@ -90,18 +98,20 @@ pub enum End {
         /// The working tree.
         tree: String,
     },
-    /// A decision is needed that is none about lines. Nothing was written.
+    /// A decision is needed that is none about lines.
     Decide {
         /// The patch.
         patch: String,
+        /// Whether the sync waits for it; otherwise nothing was written, and it is to begin again.
+        open: bool,
     },
 }
 
 /// What a sync would do. Writes nothing.
 pub fn look(ctx: &Ctx, from: &Base, to: &Base, choices: &Choices) -> Result<Step> {
     let mut session = Session::begin(ctx, from, to)?;
-    session.choose(choices);
-    let mut work = Work::load(ctx, &session)?;
+    session.choose(ctx, choices)?;
+    let work = Work::load(ctx, &session)?;
     let (port, recalled) = work.port(ctx, &mut session, false)?;
     let proof = if port.complete {
         let series = Series::of(&ctx.project, &work.new.base, port.patches.clone())?;
@@ -109,7 +119,7 @@ pub fn look(ctx: &Ctx, from: &Base, to: &Base, choices: &Choices) -> Result<Step
     } else {
         None
     };
-    Ok(work.step(port, End::Looked { proof }, recalled))
+    work.step(port, End::Looked { proof }, recalled, None)
 }
 
 /// Begins a sync and goes as far as it goes without a person.
@@ -124,8 +134,20 @@ pub fn begin(ctx: &Ctx, from: &Base, to: &Base, choices: &Choices) -> Result<Ste
             "cargo xtask sync --continue goes on, --skip leaves the patch out, --abort ends it",
         ));
     }
+    let there = Series::load(&ctx.project, to)?;
+    if !there.patches.is_empty() && !choices.replace {
+        return Err(Error::usage(format!(
+            "{} has a series already: {}",
+            to.id,
+            there.ids().join(", ")
+        ))
+        .hint(
+            "--replace carries the series over anew: hooks of that base, and patches that only it \
+             has, go from its series",
+        ));
+    }
     let mut session = Session::begin(ctx, from, to)?;
-    session.choose(choices);
+    session.choose(ctx, choices)?;
     advance(ctx, session)
 }
 
@@ -133,7 +155,7 @@ pub fn begin(ctx: &Ctx, from: &Base, to: &Base, choices: &Choices) -> Result<Ste
 pub fn resume(ctx: &Ctx, choices: &Choices) -> Result<Step> {
     let _lock = hold(ctx)?;
     let mut session = Session::must_be_open(ctx)?;
-    session.choose(choices);
+    session.choose(ctx, choices)?;
     if let Some(stopped) = session.stopped.clone()
         && !session.skip.contains(&stopped.patch)
         && !session.retire.contains(&stopped.patch)
@@ -148,11 +170,10 @@ pub fn resume(ctx: &Ctx, choices: &Choices) -> Result<Step> {
 pub fn skip(ctx: &Ctx, choices: &Choices) -> Result<Step> {
     let _lock = hold(ctx)?;
     let mut session = Session::must_be_open(ctx)?;
-    session.choose(choices);
+    session.choose(ctx, choices)?;
     let Some(stopped) = &session.stopped else {
-        return Err(
-            Error::usage("the sync has not stopped at a patch").hint("cargo xtask sync --continue")
-        );
+        return Err(Error::usage("the sync has not stopped at a conflict")
+            .hint("cargo xtask sync --continue says what it waits for"));
     };
     session.skip.insert(stopped.patch.clone());
     advance(ctx, session)
@@ -174,9 +195,21 @@ pub fn abort(ctx: &Ctx) -> Result<Aborted> {
     let _lock = hold(ctx)?;
     let session = Session::must_be_open(ctx)?;
     let to = ctx.project.base(Some(&session.to))?;
-    let pristine = vendor::ensure(ctx, &to)?;
     let series = Series::load(&ctx.project, &to)?;
-    let saved_to = stage::put_back(ctx, &pristine, &series, session.tree)?;
+    if session.result.is_some_and(|result| result == series.id) {
+        return Err(Error::usage(
+            "the new series is written already; only its tree is not there yet",
+        )
+        .hint("cargo xtask sync --continue finishes; git takes the series back"));
+    }
+    let saved_to = match session.shown {
+        true => {
+            let pristine = vendor::ensure(ctx, &to)?;
+            stage::put_back(ctx, &pristine, &series, session.tree)?
+        }
+        // The tree was never ours.
+        false => None,
+    };
     session.end(ctx)?;
     Ok(Aborted {
         from: session.from,
@@ -193,28 +226,15 @@ fn hold(ctx: &Ctx) -> Result<Lock> {
 
 /// Goes on until it is done or a person is needed.
 fn advance(ctx: &Ctx, mut session: Session) -> Result<Step> {
-    let mut work = Work::load(ctx, &session)?;
+    let work = Work::load(ctx, &session)?;
     let (port, recalled) = work.port(ctx, &mut session, true)?;
-    if port.complete {
-        let series = Series::of(&ctx.project, &work.new.base, port.patches.clone())?;
-        let proof = prove(&work.old, &work.series, &work.new, &series)?;
-        // The tree first: edits that would be lost refuse before anything is written.
+    if !session.shown && (port.complete || port.conflict.is_some()) {
+        // Before anything is written: the tree is somebody's.
         let there = Series::load(&ctx.project, &work.new.base)?;
-        if !session.shown {
-            stage::refuse_edits(ctx, &work.new, &there)?;
-        }
-        let retired = session.retired(&port);
-        let files = record::write(ctx, &work.new, &there, &series, &retired)?;
-        let series = Series::load(&ctx.project, &work.new.base)?;
-        let all = series.patches.len();
-        patchset::apply(ctx, &work.new, &series, all, session.shown)?;
-        session.end(ctx)?;
-        let end = End::Done {
-            proof,
-            series: Box::new(series),
-            files,
-        };
-        return Ok(work.step(port, end, recalled));
+        stage::refuse_edits(ctx, &work.new, &there)?;
+    }
+    if port.complete {
+        return finish(ctx, session, work, port, recalled);
     }
     let Some(conflict) = port.conflict.clone() else {
         let patch = port
@@ -224,25 +244,72 @@ fn advance(ctx: &Ctx, mut session: Session) -> Result<Step> {
             .map(|report| report.patch.clone())
             .unwrap_or_default();
         // What was decided so far stays; without any of it there is nothing to come back to.
-        if session.shown || !session.solved.is_empty() {
+        let open = session.shown || !session.solved.is_empty();
+        if open {
             session.stopped = None;
             session.save(ctx)?;
         }
-        return Ok(work.step(port, End::Decide { patch }, recalled));
+        return work.step(port, End::Decide { patch, open }, recalled, None);
     };
     // In this order: a kill before the tree is there must not leave a session that takes the
     // tree as it was for a solution.
     let ours = std::mem::replace(&mut session.shown, true);
     session.stopped = None;
     session.save(ctx)?;
-    let (tree, patchset) = stage::show(ctx, &work.new, &work.series, &port, &conflict, ours)?;
-    let files = session.stop(ctx, &conflict, patchset)?;
+    let shown = stage::show(ctx, &work.new, &work.series, &port, &conflict, ours)?;
+    let files = session.stop(ctx, &conflict, shown.patchset)?;
     let end = End::Conflict {
         patch: conflict.patch.clone(),
         files,
-        tree,
+        tree: shown.tree,
     };
-    Ok(work.step(port, end, recalled))
+    work.step(port, end, recalled, shown.saved_to)
+}
+
+/// Writes the whole series, and puts it on the working tree.
+fn finish(
+    ctx: &Ctx,
+    mut session: Session,
+    work: Work,
+    port: Port,
+    recalled: usize,
+) -> Result<Step> {
+    let there = Series::load(&ctx.project, &work.new.base)?;
+    let series = Series::of(&ctx.project, &work.new.base, port.patches.clone())?;
+    let proof = prove(&work.old, &work.series, &work.new, &series)?;
+    // All that can fail comes before the series is written.
+    let end = End::Done {
+        proof,
+        series: Box::new(series.clone()),
+        files: Vec::new(),
+    };
+    let retired = retired(&port);
+    let mut step = work.step(port, end, recalled, None)?;
+    session.stopped = None;
+    session.result = Some(series.id);
+    session.save(ctx)?;
+    let (old, new) = &step.pristine;
+    let wrote = record::write(ctx, (&old.base, &step.old), new, &there, &series, &retired)?;
+    let series = Series::load(&ctx.project, &new.base)?;
+    let all = series.patches.len();
+    let moved = patchset::apply(ctx, new, &series, all, session.shown)?;
+    session.end(ctx)?;
+    step.saved_to = moved.saved_to;
+    if let End::Done { files, .. } = &mut step.end {
+        *files = wrote;
+    }
+    Ok(step)
+}
+
+/// The patches to write down as retired, and what says that they are upstream.
+fn retired(port: &Port) -> Vec<(String, String)> {
+    port.reports
+        .iter()
+        .filter_map(|report| match &report.verdict {
+            PatchVerdict::Retired { evidence } => Some((report.patch.clone(), evidence.join("; "))),
+            _ => None,
+        })
+        .collect()
 }
 
 /// What a step works on.
@@ -266,7 +333,15 @@ impl Work {
             .hint("cargo xtask sync --abort, and begin again"));
         }
         let history = match &session.history {
-            Some(dir) => History::of(ctx, dir.clone(), &from, &to)?,
+            Some(dir) => match History::of(ctx, dir.clone(), &from, &to) {
+                Ok(history) => history,
+                // It only adds words; a clone that went must not keep a sync from going on.
+                Err(error) if session.shown => {
+                    ctx.sink.warn(&error.to_string());
+                    History::none()
+                }
+                Err(error) => return Err(error),
+            },
             None => History::none(),
         };
         Ok(Work {
@@ -277,25 +352,24 @@ impl Work {
         })
     }
 
-    fn step(self, port: Port, end: End, recalled: usize) -> Step {
-        Step {
+    fn step(self, port: Port, end: End, recalled: usize, saved_to: Option<String>) -> Result<Step> {
+        Ok(Step {
             from: self.old.base.clone(),
             to: self.new.base.clone(),
+            drift: drift(&self.old, &self.series, &self.new, &port)?,
             pristine: (self.old, self.new),
             old: self.series,
             port,
             end,
             recalled,
-        }
+            saved_to,
+        })
     }
 
     /// The port, with every conflict solved that is remembered.
-    fn port(&mut self, ctx: &Ctx, session: &mut Session, write: bool) -> Result<(Port, usize)> {
+    fn port(&self, ctx: &Ctx, session: &mut Session, write: bool) -> Result<(Port, usize)> {
         let mut recalled = 0;
         let mut decisions = session.decisions(ctx)?;
-        for id in decisions.named() {
-            self.series.position(id)?;
-        }
         loop {
             let port = port(
                 ctx,
@@ -308,29 +382,61 @@ impl Work {
             let Some(conflict) = &port.conflict else {
                 return Ok((port, recalled));
             };
-            let mut solved = BTreeMap::new();
-            for (path, text) in &conflict.files {
-                let regions = conflict::regions(text).len();
-                if regions == 0 {
-                    solved.insert(path.clone(), text.clone());
-                } else if let Some(text) = memory::recall(ctx, text) {
-                    recalled += regions;
-                    solved.insert(path.clone(), text);
-                }
-            }
-            let whole = solved.len() == conflict.files.len()
-                && conflict
-                    .files
-                    .values()
-                    .any(|text| !conflict::regions(text).is_empty());
-            if !whole {
+            let Some((solved, regions)) = self.recall(ctx, &port, conflict)? else {
                 return Ok((port, recalled));
-            }
+            };
+            recalled += regions;
             if write {
                 session.solve(ctx, &conflict.patch, &solved)?;
             }
             decisions.solved.insert(conflict.patch.clone(), solved);
         }
+    }
+
+    /// The solution of a conflict from memory, and how many conflicts it solved: only where all of
+    /// them are known, every hook has its place between markers, and no line of one is lost.
+    fn recall(
+        &self,
+        ctx: &Ctx,
+        port: &Port,
+        conflict: &Conflict,
+    ) -> Result<Option<(Files, usize)>> {
+        if conflict.homeless > 0 {
+            return Ok(None);
+        }
+        let mut solved = BTreeMap::new();
+        let mut count = 0;
+        for (path, text) in &conflict.files {
+            let regions = conflict::regions(text).len();
+            count += regions;
+            if regions == 0 {
+                solved.insert(path.clone(), text.clone());
+                continue;
+            }
+            match memory::recall(ctx, path, text) {
+                Some(text) => solved.insert(path.clone(), text),
+                None => return Ok(None),
+            };
+        }
+        let patch = &self.series.patches[conflict.at];
+        let before = self.before(ctx, port, &solved)?;
+        let whole = count > 0 && lost_line(patch, &before, &solved).is_none();
+        Ok(whole.then_some((solved, count)))
+    }
+
+    /// Each of `files` as the patches before the conflict leave it.
+    fn before(&self, ctx: &Ctx, port: &Port, files: &Files) -> Result<Files> {
+        let series = Series::of(&ctx.project, &self.new.base, port.patches.clone())?;
+        let images = Images::compute(&self.new, &series)?;
+        let mut before = BTreeMap::new();
+        for path in files.keys() {
+            let content = match images.at(path, images.patches()) {
+                Some(image) => Some(image.content.clone()),
+                None => patchset::pristine_image(&self.new, path)?.map(|image| image.content),
+            };
+            before.insert(path.clone(), content.unwrap_or_default());
+        }
+        Ok(before)
     }
 
     /// Reads the solution of `stopped` out of the working tree.
@@ -368,21 +474,30 @@ impl Work {
             .find(|patch| patch.id() == stopped.patch)
             .ok_or_else(|| Error::internal("the stopped patch is not in the series"))?;
         let solved = stage::solution(ctx, &self.new, &images, patch)?;
+        let mut marked = BTreeMap::new();
+        for (path, digest) in &stopped.marked {
+            marked.insert(path.clone(), fs_err::read(stored(ctx, digest))?);
+        }
         for (path, text) in &solved {
-            if let Some(line) = conflict::first_marker(text) {
+            let before = marked.get(path).map_or(&[][..], Vec::as_slice);
+            if let Some(line) = conflict::first_marker(before, text) {
                 return Err(
                     Error::finding(format!("{path}:{line} still has a conflict marker"))
                         .hint("solve it, then cargo xtask sync --continue"),
                 );
             }
         }
-        if !accept_changes {
-            refuse_lost_lines(patch, &solved)?;
-        }
-        for (path, digest) in &stopped.marked {
-            let marked = fs_err::read(stored(ctx, digest))?;
-            if let Some(text) = solved.get(path) {
-                memory::remember(ctx, &marked, text)?;
+        let before = self.before(ctx, &port, &solved)?;
+        match lost_line(patch, &before, &solved) {
+            Some(lost) if !accept_changes => return Err(lost.error()),
+            // What loses lines, or puts them elsewhere than between the markers, is for this time.
+            Some(_) => {}
+            None => {
+                for (path, marked) in &marked {
+                    if let Some(text) = solved.get(path) {
+                        memory::remember(ctx, path, marked, text)?;
+                    }
+                }
             }
         }
         session.stopped = None;
@@ -390,29 +505,61 @@ impl Work {
     }
 }
 
-/// Refuses a solution in which a line of a hook is nowhere.
-fn refuse_lost_lines(patch: &Patch, solved: &BTreeMap<RelPath, Vec<u8>>) -> Result<()> {
-    let lines: BTreeSet<&[u8]> = solved
-        .values()
-        .flat_map(|text| lines_of(text))
-        .map(<[u8]>::trim_ascii)
-        .collect();
+/// Contents by file.
+type Files = BTreeMap<RelPath, Vec<u8>>;
+
+/// A line of a hook that a solution has fewer times than the patch inserts it.
+struct Lost {
+    line: String,
+    file: RelPath,
+    at: usize,
+}
+
+impl Lost {
+    fn error(&self) -> Error {
+        Error::finding(format!(
+            "the line `{}`, hooked into {}:{} on the old base, is missing",
+            self.line, self.file, self.at
+        ))
+        .hint(
+            "put it where it belongs; if it is meant to be another one or none, add \
+             --accept-changes",
+        )
+    }
+}
+
+/// The first line of the patch's hooks that `solved` does not add to `before` as often as they do.
+fn lost_line(patch: &Patch, before: &Files, solved: &Files) -> Option<Lost> {
+    let count = |files: &Files| {
+        let mut counts: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+        for line in files.values().flat_map(|text| lines_of(text)) {
+            *counts.entry(line.trim_ascii().to_vec()).or_default() += 1;
+        }
+        counts
+    };
+    let (before, mut there) = (count(before), count(solved));
+    for (line, count) in before {
+        if let Some(now) = there.get_mut(&line) {
+            *now = now.saturating_sub(count);
+        }
+    }
     for hook in patch.hooks.iter().flat_map(diff::hooks) {
         for line in lines_of(&hook.text) {
             let line = line.trim_ascii();
-            if !line.is_empty() && !lines.contains(line) {
-                return Err(Error::finding(format!(
-                    "the line `{}`, hooked into {}:{} on the old base, is nowhere",
-                    String::from_utf8_lossy(line),
-                    hook.path,
-                    hook.line
-                ))
-                .hint(
-                    "put it where it belongs; if it is meant to be another one or none, add \
-                     --accept-changes",
-                ));
+            if line.is_empty() {
+                continue;
+            }
+            match there.get_mut(line) {
+                Some(left @ 1..) => *left -= 1,
+                _ => {
+                    return Some(Lost {
+                        line: String::from_utf8_lossy(line).into_owned(),
+                        file: hook.path,
+                        at: hook.line,
+                    });
+                }
             }
         }
     }
-    Ok(())
+    None
 }

@@ -9,11 +9,12 @@ use crate::error::{Error, Result};
 use crate::model::{Base, Digest};
 use crate::patchset::{self, Images, Patch, Series};
 use crate::sync::port::{Conflict, Port};
+use crate::sync::store::step;
 use crate::tree::{Difference, RelPath};
 use crate::vendor::Pristine;
 
 /// How many patches of its own series the working tree of `base` has; none where there is no
-/// tree. Edits, or a half-applied patch, refuse.
+/// tree.
 pub(super) fn position(ctx: &Ctx, base: &Base) -> Result<Option<usize>> {
     let root = ctx.project.working_tree(&base.id);
     if !root.exists() {
@@ -44,9 +45,18 @@ pub(super) fn refuse_edits(ctx: &Ctx, pristine: &Pristine, series: &Series) -> R
     }
 }
 
+/// The working tree at a conflict.
+pub(super) struct Shown {
+    /// Its name.
+    pub tree: String,
+    /// The id of the patch set that it is.
+    pub patchset: Digest,
+    /// Where what it held before was put.
+    pub saved_to: Option<String>,
+}
+
 /// Puts the working tree at `conflict`: the patches before it, and its own files with markers.
-/// `ours`: it shows an earlier conflict, whose solution has been taken. Returns its name, and the
-/// id of the patch set that it then is.
+/// `ours`: it shows an earlier conflict, whose solution has been taken.
 pub(super) fn show(
     ctx: &Ctx,
     pristine: &Pristine,
@@ -54,7 +64,7 @@ pub(super) fn show(
     port: &Port,
     conflict: &Conflict,
     ours: bool,
-) -> Result<(String, Digest)> {
+) -> Result<Shown> {
     let so_far = Series::of(&ctx.project, &pristine.base, port.patches.clone())?;
     let images = Images::compute(pristine, &so_far)?;
     let mut hooks = Vec::new();
@@ -72,7 +82,11 @@ pub(super) fn show(
     patches.push(with_hooks(ctx, patch, &pristine.base.id, hooks)?);
     let series = Series::of(&ctx.project, &pristine.base, patches)?;
     let moved = patchset::apply(ctx, pristine, &series, series.patches.len(), ours)?;
-    Ok((moved.tree, series.id))
+    Ok(Shown {
+        tree: moved.tree,
+        patchset: series.id,
+        saved_to: moved.saved_to,
+    })
 }
 
 /// What the working tree makes of each file that `patch` changes: all that differs from `images`,
@@ -141,14 +155,26 @@ pub(super) fn put_back(
     }
     let count = before.unwrap_or(0).min(series.patches.len());
     let moved = patchset::apply(ctx, pristine, series, count, true)?;
-    if before.is_none() {
-        // Renamed first, so that a kill does not leave half a tree under its name.
+    // A repository that the user keeps in the tree is theirs, and the tree with it.
+    if before.is_none() && !root.join(".git").exists() {
         let gone = ctx.project.vendor().join(".sync").join("gone");
         if gone.exists() {
+            step()?;
             fs_err::remove_dir_all(&gone)?;
         }
         let _lock = crate::lock::checkout(ctx)?;
+        let found = patchset::scan(&root)?;
+        if let Some(edit) = pristine.manifest.differences(&found).first() {
+            return Err(Error::finding(format!(
+                "{} was edited meanwhile: {edit}",
+                ctx.project.show(&root)
+            ))
+            .hint("cargo xtask sync --abort once more"));
+        }
+        // Renamed first, so that a kill does not leave half a tree under its name.
+        step()?;
         fs_err::rename(&root, &gone)?;
+        step()?;
         fs_err::remove_dir_all(&gone)?;
     }
     Ok(moved.saved_to)

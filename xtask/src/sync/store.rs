@@ -9,9 +9,8 @@ use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{Base, Digest, read_json, write_atomic, write_json};
 use crate::patchset::Series;
-use crate::sync::port::{Conflict, Decisions, Port};
+use crate::sync::port::{Conflict, Decisions};
 use crate::sync::session::Choices;
-use crate::sync::verdict::PatchVerdict;
 use crate::sync::{conflict, stage};
 use crate::tree::RelPath;
 
@@ -34,7 +33,8 @@ pub(super) struct Session {
     /// The working tree of the new base is ours: it shows conflicts and solutions.
     pub shown: bool,
     pub stopped: Option<Stopped>,
-    #[serde(default)]
+    /// The id of the new series, from the moment when it is about to be written.
+    pub result: Option<Digest>,
     pub history: Option<PathBuf>,
 }
 
@@ -49,6 +49,14 @@ pub(super) struct Stopped {
     pub marked: BTreeMap<RelPath, Digest>,
 }
 
+/// Called before every change to the disk; tests make it fail, as a kill would.
+pub(super) fn step() -> Result<()> {
+    #[cfg(test)]
+    return crate::tree::fault::step();
+    #[cfg(not(test))]
+    Ok(())
+}
+
 /// `vendor/.sync`.
 pub(super) fn folder(ctx: &Ctx) -> PathBuf {
     ctx.project.vendor().join(".sync")
@@ -61,6 +69,7 @@ pub(super) fn stored(ctx: &Ctx, digest: &Digest) -> PathBuf {
 
 fn store(ctx: &Ctx, content: &[u8]) -> Result<Digest> {
     let digest = Digest::of(content);
+    step()?;
     write_atomic(&stored(ctx, &digest), content)?;
     Ok(digest)
 }
@@ -118,17 +127,41 @@ impl Session {
             solved: BTreeMap::new(),
             shown: false,
             stopped: None,
+            result: None,
             history: None,
         })
     }
 
-    pub fn choose(&mut self, choices: &Choices) {
+    /// Takes what the user decided. Refused are patches that are not there, and decisions about
+    /// what earlier solutions stand on.
+    pub fn choose(&mut self, ctx: &Ctx, choices: &Choices) -> Result<()> {
+        let from = ctx.project.base(Some(&self.from))?;
+        let series = Series::load(&ctx.project, &from)?;
+        let stopped = self.stopped.as_ref().map(|stopped| &stopped.patch);
+        let mut behind = 0;
+        for id in self.solved.keys().chain(stopped) {
+            behind = behind.max(series.position(id)?);
+        }
+        let named = choices
+            .skip
+            .iter()
+            .chain(&choices.retire)
+            .chain(&choices.keep);
+        for id in named {
+            if series.position(id)? <= behind && Some(id) != stopped {
+                return Err(Error::usage(format!(
+                    "solved conflicts stand on what was decided about `{id}`"
+                ))
+                .hint("cargo xtask sync --abort, and begin again; solutions are remembered"));
+            }
+        }
         self.skip.extend(choices.skip.iter().cloned());
         self.retire.extend(choices.retire.iter().cloned());
         self.keep.extend(choices.keep.iter().cloned());
-        if choices.history.is_some() {
-            self.history.clone_from(&choices.history);
+        if let Some(dir) = &choices.history {
+            self.history = Some(std::path::absolute(dir)?);
         }
+        Ok(())
     }
 
     pub fn decisions(&self, ctx: &Ctx) -> Result<Decisions> {
@@ -194,26 +227,15 @@ impl Session {
         Ok(files)
     }
 
-    /// The patches to write down as retired, and what says that they are upstream.
-    pub fn retired(&self, port: &Port) -> Vec<(String, String)> {
-        port.reports
-            .iter()
-            .filter_map(|report| match &report.verdict {
-                PatchVerdict::Retired { evidence } => {
-                    Some((report.patch.clone(), evidence.join("; ")))
-                }
-                _ => None,
-            })
-            .collect()
-    }
-
     pub fn save(&self, ctx: &Ctx) -> Result<()> {
+        step()?;
         write_json(&Session::path(ctx), self)
     }
 
     /// Takes the session away; solutions stay.
     pub fn end(&self, ctx: &Ctx) -> Result<()> {
         for path in [Session::path(ctx), folder(ctx).join("files")] {
+            step()?;
             let gone = if path.is_dir() {
                 std::fs::remove_dir_all(&path)
             } else {

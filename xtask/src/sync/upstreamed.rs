@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::model::Probes;
 use crate::sync::edit::Edit;
 use crate::sync::ground::Ground;
-use crate::sync::place::Pair;
+use crate::sync::place::{Pair, partner};
 
 /// Words that say nothing by being there: `else {` or `return;` is no evidence.
 const COMMON: &[&str] = &[
@@ -33,8 +33,7 @@ pub(super) fn hook(pair: &Pair<'_>, edit: &Edit) -> bool {
     let (a, b) = match pair.old.around(edit.from) {
         None => (&a[..], &b[..]),
         Some(anchor) => {
-            let mut same = new.named(&anchor.name);
-            let (Some(there), None) = (same.next(), same.next()) else {
+            let Ok(Some(there)) = partner(&pair.old, new, anchor) else {
                 return false;
             };
             (&a[anchor.lines.clone()], &b[there.lines.clone()])

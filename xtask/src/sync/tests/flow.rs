@@ -162,7 +162,7 @@ fn a_conflict_stops_is_solved_and_remembered() {
     )
     .unwrap();
     let error = resume(&two.ctx, &Choices::default()).unwrap_err();
-    assert!(error.to_string().contains("is nowhere"), "{error}");
+    assert!(error.to_string().contains("is missing"), "{error}");
     fs::write(tree_file(&two, "f.c"), good).unwrap();
 
     solve(&two);
@@ -227,7 +227,16 @@ fn abort_is_an_exact_return() {
     let series = crate::patchset::Series::load(&two.ctx.project, &two.new.base).unwrap();
     crate::patchset::apply(&two.ctx, &two.new, &series, 1, false).unwrap();
     let before = two.everything();
-    start(&two, &Choices::default()).unwrap();
+    // A series that is there is not replaced without a word.
+    assert_eq!(
+        start(&two, &Choices::default()).unwrap_err().kind(),
+        Kind::Usage
+    );
+    let choices = Choices {
+        replace: true,
+        ..Choices::default()
+    };
+    start(&two, &choices).unwrap();
     assert_ne!(two.everything(), before);
     abort(&two.ctx).unwrap();
     assert_eq!(two.everything(), before);
@@ -291,7 +300,7 @@ fn what_is_upstream_is_retired_by_one_command() {
     );
     let before = two.everything();
     let step = start(&two, &Choices::default()).unwrap();
-    assert!(matches!(&step.end, End::Decide { patch } if patch == "chain"));
+    assert!(matches!(&step.end, End::Decide { patch, open: false } if patch == "chain"));
     assert_eq!(two.everything(), before);
     let choices = Choices {
         retire: vec!["chain".to_owned()],
@@ -322,6 +331,93 @@ fn what_is_upstream_is_retired_by_one_command() {
     assert_eq!(start(&two, &choices).unwrap_err().kind(), Kind::Usage);
 }
 
+/// A base that takes no hook of a patch must not read those of another base, and a second sync must
+/// not take the first base's away.
+#[test]
+fn hooks_of_one_base_are_not_those_of_another() {
+    let two = Two::with(
+        &[("f.c", OLD), ("tools/t.c", OLD)],
+        &[("f.c", OLD)],
+        "partial = true",
+    );
+    two.patch(
+        "tool",
+        &[(
+            "tools/t.c",
+            "three()",
+            "    tool(); // opencoti-hook: tool\n",
+        )],
+    );
+    let hooks = two.root().join("patches/tool/hooks.patch");
+    let text = fs::read_to_string(&hooks).unwrap();
+    let again = Choices {
+        replace: true,
+        ..Choices::default()
+    };
+    for choices in [&Choices::default(), &again] {
+        let step = start(&two, choices).unwrap();
+        assert!(is_done(&step), "{:?}", step.end);
+        assert_eq!(fs::read_to_string(&hooks).unwrap(), text);
+        let series = crate::patchset::Series::load(&two.ctx.project, &two.new.base).unwrap();
+        assert!(series.patches[0].hooks.is_empty());
+        assert_eq!(two.series().patches[0].hooks.len(), 1);
+    }
+    // A base with hooks of its own hands them on where they fit.
+    let two = Two::new(&[("f.c", OLD)], &[("f.c", OLD)]);
+    two.patch(
+        "first",
+        &[("f.c", "three()", "    first(); // opencoti-hook: first\n")],
+    );
+    let dir = two.root().join("patches/first");
+    fs::rename(dir.join("hooks.patch"), dir.join("hooks.old.patch")).unwrap();
+    assert!(is_done(&start(&two, &Choices::default()).unwrap()));
+    let series = crate::patchset::Series::load(&two.ctx.project, &two.new.base).unwrap();
+    assert_eq!(series.patches[0].hooks, two.series().patches[0].hooks);
+}
+
+/// What was decided about a patch cannot change under the solutions that stand on it.
+#[test]
+fn decisions_that_solutions_stand_on_stay() {
+    let two = three();
+    start(&two, &Choices::default()).unwrap();
+    solve(&two);
+    let choices = |id: &str| Choices {
+        skip: vec![id.to_owned()],
+        ..Choices::default()
+    };
+    for id in ["first", "no-such-patch"] {
+        let error = resume(&two.ctx, &choices(id)).unwrap_err();
+        assert_eq!(error.kind(), Kind::Usage, "{error}");
+    }
+    // What comes later is open, and nothing of the wrong tries is left.
+    let step = resume(&two.ctx, &choices("third")).unwrap();
+    let End::Done { series, .. } = &step.end else {
+        panic!("{:?}", step.end)
+    };
+    assert_eq!(series.ids(), ["first", "second"]);
+}
+
+/// A solution that loses a line is meant for this time, not for ever.
+#[test]
+fn an_accepted_loss_is_not_remembered() {
+    let two = three();
+    start(&two, &Choices::default()).unwrap();
+    solve(&two);
+    let text = read(&two, "f.c").replace("    second(); // opencoti-hook: second\n", "");
+    fs::write(tree_file(&two, "f.c"), text).unwrap();
+    let choices = Choices {
+        accept_changes: true,
+        ..Choices::default()
+    };
+    assert!(is_done(&resume(&two.ctx, &choices).unwrap()));
+    let again = Choices {
+        replace: true,
+        ..Choices::default()
+    };
+    let step = start(&two, &again).unwrap();
+    assert!(matches!(step.end, End::Conflict { .. }), "{:?}", step.end);
+}
+
 /// A kill before every single change of a disk, at each command of a sync: the next command goes
 /// on, and in the end everything is as it would have been.
 #[test]
@@ -334,6 +430,20 @@ fn a_kill_at_any_step_loses_nothing() {
         two.everything()
     };
     for kills in 1.. {
+        // Given up in the middle of giving up.
+        let two = three();
+        let before = two.everything();
+        start(&two, &Choices::default()).unwrap();
+        crate::tree::fault::kill_after(kills);
+        let given_up = abort(&two.ctx);
+        if crate::tree::fault::disarm() {
+            crate::journal::settle(&two.ctx).unwrap();
+            assert!(given_up.is_err());
+            // Done but for the last file, or to be done again.
+            let _ = abort(&two.ctx);
+            assert_eq!(two.everything(), before, "abort, {kills}");
+        }
+
         let two = three();
         crate::tree::fault::kill_after(kills);
         let first = start(&two, &Choices::default());
@@ -356,10 +466,15 @@ fn a_kill_at_any_step_loses_nothing() {
         if second.is_err() {
             match resume(&two.ctx, &Choices::default()) {
                 Ok(step) => assert!(is_done(&step), "{kills}"),
-                Err(error) => panic!("after a kill at step {kills}: {error}"),
+                // The last change of all is to take the session away.
+                Err(error) => assert_eq!(error.kind(), Kind::Usage, "{kills}: {error}"),
             }
         }
         assert_eq!(two.everything(), wanted, "{kills}");
+        assert!(
+            !two.root().join("vendor/.sync/session.json").exists(),
+            "{kills}"
+        );
         if !killed {
             assert!(kills > 10, "{kills}");
             break;

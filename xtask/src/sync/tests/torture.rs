@@ -491,3 +491,62 @@ fn an_include_may_get_another_neighbour() {
     two.patch("one", &[("a.c", "a.h", "int own; // opencoti-hook: one\n")]);
     assert_eq!(verdicts(&two.port()), [Conflict]);
 }
+
+/// Overloads are told apart by their signature, also where one of them is gone.
+#[test]
+fn a_hook_does_not_go_over_to_another_overload() {
+    let overload = |kind: &str| function("f").replace("(int x)", &format!("({kind} x)"));
+    let (ints, floats) = (overload("int"), overload("float"));
+    let (two, port) = one(
+        &format!("{ints}{floats}"),
+        &format!("int x;\n{floats}{ints}"),
+    );
+    assert!(port.complete, "{:?}", port.reports[0].hooks);
+    let text = two.file(&port, "a.c");
+    assert!(line_of(&text, "hook()") > line_of(&text, "f(int"), "{text}");
+    let (_, port) = one(&format!("{ints}{floats}"), &floats);
+    assert_eq!(verdicts(&port), [Conflict]);
+}
+
+/// A name alone is no evidence: another function may have come in the place of the old one, or
+/// under its name in another file.
+#[test]
+fn a_function_with_another_body_is_another_function() {
+    let old = function("alpha").replace("prepare(sum);\n", "prepare(sum);\n    return true;\n");
+    let new = "static int gamma(int y) {\n    a(y);\n    b(y);\n    c(y);\n    d(y);\n    e(y);\n    prepare(sum);\n    return true;\n}\n";
+    let (_, port) = one(&old, new);
+    assert_eq!(verdicts(&port), [Conflict]);
+    let two = Two::new(
+        &[("a.c", &old), ("z.c", "int z;\n")],
+        &[("z.c", "int z;\n"), ("b.c", &new.replace("gamma", "alpha"))],
+    );
+    two.patch("one", &[("a.c", "prepare(sum)", HOOK)]);
+    assert_eq!(verdicts(&two.port()), [Conflict]);
+}
+
+/// A patch may delete the end of a function: later patches then find what is there.
+#[test]
+fn deletions_do_not_confuse_the_functions_behind_them() {
+    let old = format!("{}{}", function("alpha"), function("beta"));
+    let two = Two::new(&[("a.c", &old)], &[("a.c", &format!("int x;\n{old}"))]);
+    let after = old.replacen(
+        "    return sum;\n}\n\nstatic int beta",
+        "    return 0; }\nstatic int beta",
+        1,
+    );
+    let diff = crate::diff::between(
+        &crate::tree::RelPath::new("a.c").unwrap(),
+        old.as_bytes(),
+        after.as_bytes(),
+    );
+    two.patch_with("one", &[], &[], "[allow]\ndeletions = 3\nreason = \"r\"\n");
+    super::put(
+        &two.root().join("patches/one/hooks.patch"),
+        &String::from_utf8(crate::diff::to_text(&diff.unwrap())).unwrap(),
+    );
+    two.patch("two", &[("a.c", "int beta(int x)", HOOK)]);
+    let port = two.port();
+    assert!(port.complete, "{:?}", port.reports);
+    let text = two.file(&port, "a.c");
+    assert!(text.contains("int beta(int x) {\n    hook();"), "{text}");
+}

@@ -3,9 +3,8 @@
 #include <algorithm>
 
 int32_t common_nextn_adapt::choose(int32_t n_max, float p_min) {
-    // nothing cuts a draft short
-    if (p_min <= 0.0f) {
-        return n_max;
+    if (n_cur < 0) {
+        n_cur = p_min <= 0.0f ? n_max : 0;
     }
 
     if (n_seen == 0 || n_seen % N_PERIOD != 0) {

@@ -17,7 +17,8 @@ struct common_nextn_adapt {
     // steps of the next draft that go into one launch; 0: the loop does all of it
     int32_t choose(int32_t n_max, float p_min);
 
-    // steps that the draft would have needed until the first of its sequences stopped
+    // steps that one launch would have been of use for: until the first of the sequences stopped, or equal
+    // logits left the choice to the loop
     void observe(int32_t n_steps);
 
 private:
@@ -29,5 +30,5 @@ private:
 
     size_t n_seen = 0;
 
-    int32_t n_cur = 0; // the loop, until something is known
+    int32_t n_cur = -1; // until something is known: all steps if p_min cuts nothing, else the loop
 };

@@ -107,6 +107,8 @@ void common_nextn_fused::draft(
         std::vector<int>                             & i_last,
         int                                          & n_drafting,
         int                                          & step) {
+    n_tied = -1;
+
     if (!enabled || n_drafting == 0) {
         return;
     }
@@ -138,6 +140,7 @@ void common_nextn_fused::draft(
 
     while (n_done < n_steps && n_drafting == (int) seqs.size()) {
         if (!sample(n_done)) {
+            n_tied = n_done;
             break;
         }
 
@@ -212,7 +215,7 @@ void common_nextn_fused::done(const common_params_speculative_draft & params, co
         return;
     }
 
-    int32_t n_steps = params.n_max;
+    int32_t n_steps = n_tied < 0 ? params.n_max : n_tied;
     for (const auto & dp : dparams) {
         if (dp.drafting) {
             // the step of the token that p_min cut off was done as well

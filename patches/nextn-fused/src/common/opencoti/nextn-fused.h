@@ -48,6 +48,8 @@ private:
 
     bool enabled = false;
 
+    int32_t n_tied = -1; // step of this draft at which logits were equal
+
     common_nextn_adapt adapt;
 
     llama_sampler_ptr smpl; // what the loop's samplers do with candidates
