@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::diff;
 use crate::error::{Error, Result};
 use crate::model::Digest;
 use crate::patchset::status::STATE_DIR;
+use crate::patchset::load::Overlay;
 use crate::patchset::{Patch, Series};
-use crate::tree::{Entry, FileMode, RelPath};
+use crate::tree::{Entry, FileMode, RelPath, has_below};
 use crate::vendor::Pristine;
 
 /// All images of a series on its base.
@@ -86,6 +88,46 @@ impl Images {
     /// As [`Images::compute`], with the problems as values. The images are then those of the
     /// patches that could be applied.
     pub fn attempt(pristine: &Pristine, series: &Series) -> Result<(Images, Vec<Problem>)> {
+        if let Some(images) = Self::by_file(pristine, series) {
+            return Ok((images, Vec::new()));
+        }
+        Self::by_patch(pristine, series)
+    }
+
+    /// The images of a series without any fault, each file for itself on all processors. None
+    /// where there is a fault: [`Images::by_patch`] then says which, in the order of the series.
+    fn by_file(pristine: &Pristine, series: &Series) -> Option<Images> {
+        let mut work: BTreeMap<&RelPath, Vec<(usize, Change<'_>)>> = BTreeMap::new();
+        for (at, patch) in series.patches.iter().enumerate() {
+            for diff in &patch.hooks {
+                work.entry(&diff.path)
+                    .or_default()
+                    .push((at, Change::Hooks(diff)));
+            }
+            for file in &patch.overlay {
+                work.entry(&file.path)
+                    .or_default()
+                    .push((at, Change::New(file)));
+            }
+        }
+        let files = work
+            .into_par_iter()
+            .map(|(path, changes)| Some((path.clone(), history(pristine, path, &changes)?)))
+            .collect::<Option<Vec<_>>>()?;
+        let images = Images {
+            files: files.into_iter().collect(),
+            len: series.patches.len(),
+        };
+        let added = |(_, file): &(&RelPath, &FileImages)| file.pristine.is_none();
+        let crowded = images
+            .files
+            .iter()
+            .filter(added)
+            .any(|(path, _)| images.no_room(pristine, path, &[]).is_some());
+        (!crowded).then_some(images)
+    }
+
+    fn by_patch(pristine: &Pristine, series: &Series) -> Result<(Images, Vec<Problem>)> {
         let mut images = Images {
             files: BTreeMap::new(),
             len: series.patches.len(),
@@ -195,19 +237,20 @@ impl Images {
         if text.starts_with(STATE_DIR) {
             return Some(format!("{STATE_DIR} is this program's own folder"));
         }
-        let there = || {
-            let base = pristine.manifest.iter().map(|(path, _)| path);
-            base.chain(self.files.keys())
-                .chain(steps.iter().map(|(path, ..)| path))
+        let is_file = |path: &RelPath| {
+            pristine.manifest.get(path).is_some()
+                || self.files.contains_key(path)
+                || steps.iter().any(|(step, ..)| step == path)
         };
-        there()
-            .find(|other| is_below(text, other.as_str()))
-            .map(|file| format!("{file} is a file, not a folder"))
-            .or_else(|| {
-                there()
-                    .any(|other| is_below(other.as_str(), text))
-                    .then(|| format!("{text} is a folder"))
-            })
+        if let Some(file) = path.folders().find(is_file) {
+            return Some(format!("{file} is a file, not a folder"));
+        }
+        let below = pristine.manifest.has_below(path)
+            || has_below(&self.files, path)
+            || steps
+                .iter()
+                .any(|(step, ..)| is_below(step.as_str(), text));
+        below.then(|| format!("{text} is a folder"))
     }
 
     /// The file as the patches so far leave it.
@@ -249,6 +292,37 @@ impl Images {
             .map(|step| &step.image)
             .or(file.pristine.as_ref())
     }
+}
+
+/// What a patch does to a file.
+enum Change<'a> {
+    Hooks(&'a diff::FileDiff),
+    New(&'a Overlay),
+}
+
+/// A file through all its changes; none where one of them does not sit.
+fn history(
+    pristine: &Pristine,
+    path: &RelPath,
+    changes: &[(usize, Change<'_>)],
+) -> Option<FileImages> {
+    let pristine = pristine_image(pristine, path).ok()?;
+    let mut steps: Vec<Step> = Vec::with_capacity(changes.len());
+    for (patch, change) in changes {
+        let before = steps.last().map(|step| &step.image).or(pristine.as_ref());
+        let image = match (change, before) {
+            (Change::Hooks(diff), Some(before)) => {
+                Image::new(diff::apply(diff, &before.content).ok()?, before.executable)
+            }
+            (Change::New(file), None) => Image::new(file.content.clone(), file.executable),
+            _ => return None,
+        };
+        steps.push(Step {
+            patch: *patch,
+            image,
+        });
+    }
+    Some(FileImages { pristine, steps })
 }
 
 impl Image {

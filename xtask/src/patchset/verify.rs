@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::ctx::Ctx;
 use crate::diff;
 use crate::error::Result;
-use crate::patchset::status::{count, status};
+use crate::patchset::status::{count, status_of_all_bytes};
 use crate::patchset::{Images, PatchState, Series, registry_drift, registry_of};
 use crate::vendor::Pristine;
 
@@ -57,7 +57,7 @@ pub fn verify(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<Verific
         out.add("patch", problem.to_string(), "mend the hooks of that patch");
     }
     check_registry(ctx, series, &images, &mut out)?;
-    let tree = status(ctx, pristine, series, &images)?;
+    let tree = status_of_all_bytes(ctx, pristine, series, &images)?;
     let name = ctx
         .project
         .show(&ctx.project.working_tree(&pristine.base.id));

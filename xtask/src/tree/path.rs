@@ -69,6 +69,13 @@ impl RelPath {
         &self.0
     }
 
+    /// The folders that it lies in, the outermost first.
+    pub fn folders(&self) -> impl Iterator<Item = RelPath> {
+        self.0
+            .match_indices('/')
+            .map(|(at, _)| RelPath(self.0[..at].to_owned()))
+    }
+
     /// The path below `root`. Only lexical: see [`RelPath::resolve`] before writing.
     pub fn below(&self, root: &Path) -> PathBuf {
         root.join(&self.0)
