@@ -8,13 +8,22 @@ use crate::cli::args::BaseArg;
 use crate::ctx::Ctx;
 use crate::error::Result;
 use crate::patchset::Series;
-use crate::vendor::{self, Pristine};
+use crate::vendor::{self, Cached, Pristine};
 
 /// The base that a command works on, unpacked, with its series.
 pub fn load(ctx: &Ctx, base: &BaseArg) -> Result<(Pristine, Series)> {
     let base = ctx.project.base(base.base.as_deref())?;
-    let series = Series::load(&ctx.project, &base)?;
-    Ok((vendor::ensure(ctx, &base)?, series))
+    // Side by side: every command waits for both. Nothing is fetched for a broken series.
+    let (series, found) = rayon::join(
+        || Series::load(&ctx.project, &base),
+        || vendor::look(ctx, &base),
+    );
+    let series = series?;
+    let pristine = match found {
+        Ok(Cached::Present(pristine, _)) => *pristine,
+        _ => vendor::ensure(ctx, &base)?,
+    };
+    Ok((pristine, series))
 }
 
 /// What was written, and what to do next.

@@ -4,15 +4,16 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{TrackedFile, TreeState};
 use crate::patchset::images::{Image, pristine_image};
-use crate::patchset::status::{STATE_DIR, TreeStatus, count, glance, read_state};
+use crate::patchset::status::{STAMPS, STATE_DIR, TreeStatus, count, glance, read_state};
 use crate::patchset::{Images, Series};
-use crate::tree::{Difference, RelPath, Scan, TreeManifest, recover, stage_without};
+use crate::tree::{Difference, Entry, RelPath, Scan, TreeManifest, recover, stage_without};
 use crate::vendor::Pristine;
 
 /// What a move changed.
@@ -112,7 +113,6 @@ fn move_to(
     let changes = changes(pristine, images, found, &status, count)?;
     let state = state_of(pristine, series, images, count);
     if changes.is_empty() && !moved.created && old_state.as_ref() == Some(&state) {
-        // Only here: replacing the tree gives every file another stamp.
         scan.map(Scan::remember);
         return Ok(moved);
     }
@@ -120,7 +120,11 @@ fn move_to(
         .iter()
         .filter_map(|(path, image)| Some((path, image.as_deref()?)))
         .collect();
-    let mut staged = stage_without(&root, &writes.iter().map(|(path, _)| *path).collect())?;
+    let memory = RelPath::new(format!("{STATE_DIR}{STAMPS}"))?;
+    let mut left_out: BTreeSet<&RelPath> = writes.iter().map(|(path, _)| *path).collect();
+    // Linking gives every file another stamp.
+    left_out.insert(&memory);
+    let mut staged = stage_without(&root, &left_out)?;
     if moved.created {
         materialise(ctx, pristine, staged.dir())?;
     }
@@ -208,16 +212,22 @@ fn materialise(ctx: &Ctx, pristine: &Pristine, dir: &Path) -> Result<()> {
         &format!("Copying {}", pristine.base.id),
         Some(pristine.manifest.len() as u64),
     );
-    for (done, (path, _)) in pristine.manifest.iter().enumerate() {
+    let files: Vec<&RelPath> = pristine.manifest.iter().map(|(path, _)| path).collect();
+    let mut copied = Vec::with_capacity(files.len());
+    for some in files.chunks(256) {
         ctx.cancel.check()?;
-        let (from, to) = (path.below(&pristine.root), path.below(dir));
-        if let Some(parent) = to.parent() {
-            fs_err::create_dir_all(parent)?;
-        }
-        copy_file(&from, &to)?;
-        task.progress(done as u64 + 1, pristine.manifest.len() as u64);
+        let entries = some.par_iter().map(|path| {
+            let (from, to) = (path.below(&pristine.root), path.below(dir));
+            if let Some(parent) = to.parent() {
+                fs_err::create_dir_all(parent)?;
+            }
+            copy_file(&from, &to)?;
+            Ok(((*path).clone(), Entry::of_file(&to)?))
+        });
+        copied.extend(entries.collect::<Result<Vec<_>>>()?);
+        task.progress(copied.len() as u64, files.len() as u64);
     }
-    let copied = TreeManifest::of_tree(dir, |_| false)?;
+    let copied: TreeManifest = copied.into_iter().collect();
     if let Some(first) = pristine.manifest.differences(&copied).first() {
         return Err(Error::finding(format!(
             "the cached base {} is not what it should be: {first}",

@@ -9,8 +9,8 @@ use serde::Serialize;
 use crate::diff;
 use crate::error::{Error, Result};
 use crate::model::Digest;
-use crate::patchset::status::STATE_DIR;
 use crate::patchset::load::Overlay;
+use crate::patchset::status::STATE_DIR;
 use crate::patchset::{Patch, Series};
 use crate::tree::{Entry, FileMode, RelPath, has_below};
 use crate::vendor::Pristine;
@@ -247,9 +247,7 @@ impl Images {
         }
         let below = pristine.manifest.has_below(path)
             || has_below(&self.files, path)
-            || steps
-                .iter()
-                .any(|(step, ..)| is_below(step.as_str(), text));
+            || steps.iter().any(|(step, ..)| is_below(step.as_str(), text));
         below.then(|| format!("{text} is a folder"))
     }
 

@@ -15,6 +15,9 @@ use crate::vendor::Pristine;
 /// The folder inside a working tree that belongs to this program.
 pub const STATE_DIR: &str = ".patchset/";
 
+/// The file in it that spares hashing a file twice; see [`glance`].
+pub(super) const STAMPS: &str = "stamps";
+
 /// What can be said of one patch in a working tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -88,7 +91,7 @@ pub fn scan(root: &Path) -> Result<TreeManifest> {
 /// As [`scan`], but does not hash again what did not change since it was hashed, by its stamps.
 /// For telling and for moving; what proves something uses [`scan`].
 pub fn glance(root: &Path) -> Result<Scan> {
-    let memory = root.join(STATE_DIR).join("stamps");
+    let memory = root.join(STATE_DIR).join(STAMPS);
     TreeManifest::of_tree_with(root, is_skipped, &memory).map_err(|error| unreadable(root, error))
 }
 

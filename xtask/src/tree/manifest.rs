@@ -180,8 +180,8 @@ impl TreeManifest {
         let fresh = clock.map(|clock| {
             let fresh = listed.iter().zip(&known).zip(&files);
             let fresh = fresh.filter(|((listed, known), _)| is_news((listed, known)));
-            let fresh = fresh
-                .map(|(((path, meta), _), entry)| (path.clone(), meta.clone(), entry.sha256));
+            let fresh =
+                fresh.map(|(((path, meta), _), entry)| (path.clone(), meta.clone(), entry.sha256));
             (clock, fresh.collect())
         });
         let paths = listed.into_iter().map(|(path, _)| path);
