@@ -369,6 +369,76 @@ fn verify_finds_drift_in_registry_and_tree() {
     );
 }
 
+/// Where the stamps of the working tree lie.
+fn stamps(toy: &Toy) -> std::path::PathBuf {
+    toy.tree().join(".patchset/stamps")
+}
+
+fn edits(toy: &Toy) -> Vec<String> {
+    let images = Images::compute(&toy.pristine, &toy.load()).unwrap();
+    let found = status(&toy.ctx, &toy.pristine, &toy.load(), &images).unwrap();
+    let paths = found.edited.iter().map(|edit| edit.path().to_string());
+    paths.collect()
+}
+
+#[test]
+fn an_edit_that_keeps_size_and_time_stamp_is_found_though_the_file_was_hashed_before() {
+    let toy = Toy::with_two_patches();
+    apply_all(&toy);
+    let file = toy.tree().join("src/other.c");
+    assert!(edits(&toy).is_empty());
+    assert!(!stamps(&toy).exists(), "all stamps are too young");
+
+    // Racy: the same size, in the same moment in which it was hashed.
+    fs::write(&file, "int OTHER;\n").unwrap();
+    assert_eq!(edits(&toy), ["src/other.c"]);
+    fs::write(&file, "int other;\n").unwrap();
+    assert!(edits(&toy).is_empty());
+
+    std::thread::sleep(std::time::Duration::from_millis(2100));
+    assert!(edits(&toy).is_empty());
+    let kept = fs::read(stamps(&toy)).unwrap();
+    let before = fs::metadata(&file).unwrap();
+    fs::write(&file, "int OTHER;\n").unwrap();
+    let times = fs::FileTimes::new().set_modified(before.modified().unwrap());
+    let opened = fs::File::options().write(true).open(&file).unwrap();
+    opened.set_times(times).unwrap();
+    let after = fs::metadata(&file).unwrap();
+    assert_eq!(
+        (before.len(), before.mtime_nsec()),
+        (after.len(), after.mtime_nsec())
+    );
+    assert_eq!(edits(&toy), ["src/other.c"]);
+    let series = toy.load();
+    assert!(apply(&toy.ctx, &toy.pristine, &series, 2, false).is_err());
+
+    // Damaged ones say nothing; a folder in their place neither.
+    fs::write(stamps(&toy), &kept[..kept.len() / 2]).unwrap();
+    assert_eq!(edits(&toy), ["src/other.c"]);
+    let _ = fs::remove_file(stamps(&toy));
+    fs::create_dir(stamps(&toy)).unwrap();
+    assert_eq!(edits(&toy), ["src/other.c"]);
+}
+
+/// What proves something hashes: stamps that lie deceive `status`, and nothing else.
+#[test]
+fn stamps_that_lie_do_not_deceive_verify_and_build() {
+    let toy = Toy::with_two_patches();
+    apply_all(&toy);
+    let path = crate::tree::RelPath::new("src/other.c").unwrap();
+    let true_digest = toy.pristine.manifest.get(&path).unwrap().sha256;
+    put(&toy.tree().join("src/other.c"), "int OTHER;\n");
+    crate::tree::forge(&toy.tree(), &stamps(&toy), &[(path, true_digest)]);
+    assert!(edits(&toy).is_empty(), "the forgery works");
+
+    let series = toy.load();
+    refresh(&toy.ctx, &toy.pristine, &series).unwrap();
+    let found = verify(&toy.ctx, &toy.pristine, &series).unwrap();
+    let named = |finding: &Finding| finding.what.contains("src/other.c");
+    assert!(found.findings.iter().any(named), "{:?}", found.findings);
+    assert!(applied(&toy.ctx, &toy.pristine).is_err());
+}
+
 /// A kill before every single change to the disk, enumerated: afterwards the tree is exactly
 /// what it was or exactly what it should become, and the next command works.
 #[test]

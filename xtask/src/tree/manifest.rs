@@ -67,8 +67,7 @@ pub struct Scan {
     /// The files.
     pub manifest: TreeManifest,
     memory: PathBuf,
-    stamps: Stamps,
-    fresh: Option<(Clock, Vec<(RelPath, Metadata, Digest)>)>,
+    fresh: Option<(Stamps, Clock)>,
 }
 
 /// Where a tree is not what its manifest says.
@@ -176,20 +175,17 @@ impl TreeManifest {
                 None => Entry::of_listed(&path.below(root), meta),
             })
             .collect::<Result<Vec<_>>>()?;
-        let listed: Vec<(RelPath, Metadata)> = listed;
         let fresh = clock.map(|clock| {
-            let fresh = listed.iter().zip(&known).zip(&files);
-            let fresh = fresh.filter(|((listed, known), _)| is_news((listed, known)));
-            let fresh =
-                fresh.map(|(((path, meta), _), entry)| (path.clone(), meta.clone(), entry.sha256));
-            (clock, fresh.collect())
+            let hashed = listed.iter().zip(&files);
+            let hashed = hashed.filter(|((_, meta), _)| meta.file_type().is_file());
+            let hashed = hashed.map(|((path, meta), entry)| (path, meta, entry.sha256));
+            (Stamps::of(&clock, &stamps, hashed), clock)
         });
         let paths = listed.into_iter().map(|(path, _)| path);
         Ok(Scan {
             manifest: paths.zip(files).collect(),
             memory: memory.to_path_buf(),
-            stamps,
-            fresh,
+            fresh: fresh.filter(|(fresh, _)| *fresh != stamps),
         })
     }
 
@@ -344,23 +340,10 @@ impl FromIterator<(RelPath, Entry)> for TreeManifest {
 impl Scan {
     /// Remembers what was hashed, for the next time. A failure costs time only, and is none.
     pub fn remember(self) -> TreeManifest {
-        let Scan {
-            manifest,
-            memory,
-            mut stamps,
-            fresh,
-        } = self;
-        if let Some((clock, fresh)) = fresh {
-            let mut news = 0;
-            for (path, meta, sha256) in &fresh {
-                news += usize::from(stamps.remember(&clock, path, meta, *sha256));
-            }
-            if news > 0 {
-                stamps.keep(|path| manifest.get(path).is_some());
-                stamps.save(clock, &memory);
-            }
+        if let Some((stamps, clock)) = self.fresh {
+            stamps.save(clock, &self.memory);
         }
-        manifest
+        self.manifest
     }
 }
 

@@ -8,9 +8,12 @@ mod swap;
 mod walk;
 
 #[cfg(test)]
+pub use stamps::forge;
+#[cfg(test)]
 pub use swap::fault;
 
 pub use blob::{Blob, Files};
 pub use manifest::{Difference, Entry, FileMode, Scan, TreeManifest, has_below};
 pub use path::RelPath;
 pub use swap::{Staged, flush, recover, stage, stage_without};
+pub use walk::{Listed, list};

@@ -10,7 +10,6 @@
 //! that is mapped into memory and written to in the same place twice may keep its stamps until
 //! the kernel writes it out; the same is true of git's index.
 
-use std::collections::HashMap;
 use std::fs::Metadata;
 use std::io::Write;
 use std::path::Path;
@@ -32,9 +31,9 @@ const STAMP: usize = 8 + 16 + 16 + 8 + 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp([u8; STAMP]);
 
-/// The files that were hashed.
+/// The files that were hashed, sorted by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stamps(HashMap<RelPath, (Stamp, Digest)>);
+pub(super) struct Stamps(Vec<(String, Stamp, Digest)>);
 
 /// A moment by the clock of the file system that holds a folder.
 pub(super) struct Clock {
@@ -121,29 +120,31 @@ impl Stamps {
             return None;
         }
         let mut rest = body.strip_prefix(MAGIC)?;
-        let mut files = HashMap::with_capacity(rest.len() / 150);
+        let mut files = Vec::with_capacity(rest.len() / 150);
         while !rest.is_empty() {
             let (length, after) = rest.split_first_chunk::<2>()?;
             let (path, after) = after.split_at_checked(u16::from_le_bytes(*length).into())?;
             let (fixed, after) = after.split_first_chunk::<FIXED>()?;
-            let path = RelPath::new(std::str::from_utf8(path).ok()?).ok()?;
+            let path = std::str::from_utf8(path).ok()?.to_owned();
             let stamp = Stamp(fixed[..STAMP].try_into().ok()?);
             let digest = Digest::from_bytes(fixed[STAMP..].try_into().ok()?);
-            files.insert(path, (stamp, digest));
+            files.push((path, stamp, digest));
             rest = after;
         }
-        Some(Stamps(files))
+        // What follows looks for paths by halves.
+        files
+            .is_sorted_by(|a, b| a.0 < b.0)
+            .then_some(Stamps(files))
     }
 
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
-        for (path, (stamp, digest)) in &self.0 {
-            let text = path.as_str().as_bytes();
-            let Ok(length) = u16::try_from(text.len()) else {
+        for (path, stamp, digest) in &self.0 {
+            let Ok(length) = u16::try_from(path.len()) else {
                 continue;
             };
             bytes.extend(length.to_le_bytes());
-            bytes.extend(text);
+            bytes.extend(path.as_bytes());
             bytes.extend(stamp.0);
             bytes.extend(digest.bytes());
         }
@@ -154,31 +155,27 @@ impl Stamps {
 
     /// The digest of a file's content, where the file is as it was.
     pub(super) fn digest(&self, path: &RelPath, meta: &Metadata) -> Option<Digest> {
-        let (stamp, digest) = self.0.get(path)?;
+        let at = self
+            .0
+            .binary_search_by(|file| file.0.as_str().cmp(path.as_str()));
+        let (_, stamp, digest) = self.0.get(at.ok()?)?;
         (Stamp::of(meta)? == *stamp).then_some(*digest)
     }
 
-    /// Remembers a file, or says that its stamps are too young for that. `clock` was read after
-    /// `meta` and before the file was hashed.
-    pub(super) fn remember(
-        &mut self,
+    /// Remembers files, sorted by path, in the place of all that was remembered, but for those
+    /// whose stamps are too young. `clock` was read after `lstat` was asked and before those that
+    /// were not known before were hashed.
+    pub(super) fn of<'a>(
         clock: &Clock,
-        path: &RelPath,
-        meta: &Metadata,
-        digest: Digest,
-    ) -> bool {
-        match Stamp::of(meta).filter(|_| clock.outdates(meta)) {
-            Some(stamp) => {
-                self.0.insert(path.clone(), (stamp, digest));
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// Forgets all files but those.
-    pub(super) fn keep(&mut self, wanted: impl Fn(&RelPath) -> bool) {
-        self.0.retain(|path, _| wanted(path));
+        known: &Stamps,
+        files: impl Iterator<Item = (&'a RelPath, &'a Metadata, Digest)>,
+    ) -> Stamps {
+        let files = files.filter_map(|(path, meta, digest)| {
+            let settled = known.digest(path, meta).is_some() || clock.outdates(meta);
+            let stamp = Stamp::of(meta).filter(|_| settled)?;
+            Some((path.to_string(), stamp, digest))
+        });
+        Stamps(files.collect())
     }
 
     /// Writes them to `file`, which lies in the folder that `clock` was read for. A failure
@@ -190,6 +187,23 @@ impl Stamps {
             let _ = temp.persist(file);
         }
     }
+}
+
+/// Writes a file of stamps that takes the files at `paths` for something else, as no run of ours
+/// would leave it.
+#[cfg(test)]
+pub fn forge(root: &Path, memory: &Path, paths: &[(RelPath, Digest)]) {
+    let mut clock = Clock::read(memory.parent().unwrap()).unwrap();
+    clock.now += 10 * NANOS;
+    let metas: Vec<Metadata> = paths
+        .iter()
+        .map(|(path, _)| std::fs::symlink_metadata(path.below(root)).unwrap())
+        .collect();
+    let files = paths
+        .iter()
+        .zip(&metas)
+        .map(|((path, digest), meta)| (path, meta, *digest));
+    Stamps::of(&clock, &Stamps::default(), files).save(clock, memory);
 }
 
 #[cfg(all(test, unix))]
@@ -210,14 +224,19 @@ mod tests {
         RelPath::new("f").unwrap()
     }
 
+    /// The stamps of one file that was hashed.
+    fn of(clock: &Clock, meta: &Metadata) -> Stamps {
+        let file = (&path(), meta, Digest::of(b"one"));
+        Stamps::of(clock, &Stamps::default(), std::iter::once(file))
+    }
+
     #[test]
     fn an_edit_that_keeps_size_and_time_stamp_is_seen() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("f");
         std::fs::write(&file, "one").unwrap();
         let meta = std::fs::symlink_metadata(&file).unwrap();
-        let mut stamps = Stamps::default();
-        stamps.remember(&clock(dir.path(), 3), &path(), &meta, Digest::of(b"one"));
+        let stamps = of(&clock(dir.path(), 3), &meta);
         assert_eq!(stamps.digest(&path(), &meta), Some(Digest::of(b"one")));
 
         // Not in the same tick of the kernel's clock: that case is the next test.
@@ -239,9 +258,7 @@ mod tests {
         std::fs::write(&file, "one").unwrap();
         let meta = std::fs::symlink_metadata(&file).unwrap();
         for (ahead, kept) in [(0, false), (1, false), (3, true), (-10, false)] {
-            let mut stamps = Stamps::default();
-            let clock = clock(dir.path(), ahead);
-            stamps.remember(&clock, &path(), &meta, Digest::of(b"one"));
+            let stamps = of(&clock(dir.path(), ahead), &meta);
             assert_eq!(stamps.digest(&path(), &meta).is_some(), kept, "{ahead}");
         }
         // A time stamp in the future, as after a clock that was put back.
@@ -251,8 +268,7 @@ mod tests {
             .set_times(FileTimes::new().set_modified(later))
             .unwrap();
         let meta = std::fs::symlink_metadata(&file).unwrap();
-        let mut stamps = Stamps::default();
-        stamps.remember(&clock(dir.path(), 3), &path(), &meta, Digest::of(b"one"));
+        let stamps = of(&clock(dir.path(), 3), &meta);
         assert_eq!(stamps.digest(&path(), &meta), None);
     }
 
@@ -262,9 +278,8 @@ mod tests {
         let place = dir.path().join("stamps");
         std::fs::write(dir.path().join("f"), "one").unwrap();
         let meta = std::fs::symlink_metadata(dir.path().join("f")).unwrap();
-        let mut stamps = Stamps::default();
         let now = clock(dir.path(), 3);
-        stamps.remember(&now, &path(), &meta, Digest::of(b"one"));
+        let stamps = of(&now, &meta);
         stamps.save(now, &place);
         assert_eq!(Stamps::read(&place), stamps);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);

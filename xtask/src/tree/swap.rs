@@ -328,19 +328,17 @@ impl Staged {
             step()?;
             return flush(&self.dir);
         }
-        for file in &self.fresh {
+        // At once, so that the file system writes its journal once and not for each.
+        let write_out = |path: &Path| {
             step()?;
-            fs_err::File::open(file)?.sync_all()?;
-        }
+            Ok(fs_err::File::open(path)?.sync_all()?)
+        };
+        each(self.fresh.iter().map(PathBuf::as_path).collect(), write_out)?;
         let mut dirs: Vec<&Path> = self.fresh.iter().filter_map(|file| file.parent()).collect();
         dirs.push(&self.dir);
         dirs.sort_unstable();
         dirs.dedup();
-        for dir in dirs {
-            step()?;
-            fs_err::File::open(dir)?.sync_all()?;
-        }
-        Ok(())
+        each(dirs, write_out)
     }
 
     fn exchange(&self) -> Result<()> {

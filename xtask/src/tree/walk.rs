@@ -9,12 +9,12 @@ use crate::error::{Result, ResultExt};
 use crate::tree::RelPath;
 
 /// A file or link with what `lstat` says of it.
-pub(super) type Listed = (RelPath, Metadata);
+pub type Listed = (RelPath, Metadata);
 
 /// All that is in the tree at `root` and no folder, sorted by path, without what `skip` says.
 /// `skip` is asked for folders too (with a trailing slash), so that whole folders are not even
 /// listed.
-pub(super) fn list(root: &Path, skip: &(dyn Fn(&str) -> bool + Sync)) -> Result<Vec<Listed>> {
+pub fn list(root: &Path, skip: &(dyn Fn(&str) -> bool + Sync)) -> Result<Vec<Listed>> {
     let mut files = folder(root, "", skip)?;
     files.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     Ok(files)
