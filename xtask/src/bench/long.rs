@@ -83,7 +83,8 @@ pub(super) fn measure(
                 fs_err::write(dir.join("long.patch"), text)?;
                 let mut command = git(&tree);
                 command.args(["apply", "../long.patch"]);
-                long.git.add(time(ctx, &mut command, &dir.join("log"))?);
+                long.git
+                    .add(time(ctx, &mut command, &dir.join("log"))?.wall);
                 if fs_err::read(tree.join("long.c"))? != new {
                     return Err(Error::finding("git makes another file of the long diff"));
                 }

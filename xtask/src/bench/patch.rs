@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::bench::long::{self, Long};
-use crate::bench::measure::{Times, peak, time};
+use crate::bench::measure::{Taken, Times, peak, time};
 use crate::bench::peers::{Input, Peer, git};
 use crate::bench::series::{Generated, Made, generate};
 use crate::ctx::Ctx;
@@ -84,8 +84,10 @@ pub struct Row {
     pub name: &'static str,
     /// In words.
     pub what: &'static str,
-    /// Seconds.
+    /// Seconds from start to end.
     pub times: Times,
+    /// Seconds on processors; see `measure.rs`.
+    pub cpu: Times,
 }
 
 /// Ours, in the order in which a round does them.
@@ -182,6 +184,7 @@ impl<'a> Bench<'a> {
             name,
             what,
             times: Times::default(),
+            cpu: Times::default(),
         };
         let theirs = options.peers.iter().map(|peer| (peer.name(), peer.what()));
         Ok(Bench {
@@ -272,10 +275,11 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    fn add(&mut self, name: Option<&str>, taken: Duration) {
+    fn add(&mut self, name: Option<&str>, taken: Taken) {
         for row in &mut self.sized.rows {
             if Some(row.name) == name {
-                row.times.add(taken);
+                row.times.add(taken.wall);
+                row.cpu.add(taken.cpu);
             }
         }
     }

@@ -104,7 +104,8 @@ fn text(report: &Report) -> String {
     let load = |load: Option<f64>| load.map_or("?".to_owned(), |load| format!("{load:.1}"));
     let mut text = format!(
         "{}, {} processors, load {} before and {} after, {} build\n\
-         medians; a ratio above 1 is how many times longer than our apply\n",
+         medians; a ratio above 1 is how many times longer than our apply;\n\
+         processor: time on all processors, which the load of the machine changes less\n",
         report.base,
         report.processors,
         load(report.load.0),
@@ -131,7 +132,15 @@ fn table(head: &[&str]) -> Table {
 
 fn sized_text(sized: &Sized) -> String {
     let ours = sized.rows.first().map_or(0.0, |row| row.times.median());
-    let mut table = table(&["what", "median", "shortest", "longest", "runs", "ratio"]);
+    let mut table = table(&[
+        "what",
+        "median",
+        "shortest",
+        "longest",
+        "runs",
+        "ratio",
+        "processor",
+    ]);
     for row in &sized.rows {
         let (shortest, longest) = row.times.range();
         table.add_row([
@@ -141,6 +150,7 @@ fn sized_text(sized: &Sized) -> String {
             format!("{:.1}", longest * 1e3),
             row.times.len().to_string(),
             format!("{:.2}", row.times.median() / ours),
+            milliseconds(&row.cpu),
         ]);
     }
     format!(

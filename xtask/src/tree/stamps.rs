@@ -192,6 +192,7 @@ impl Stamps {
 /// Writes a file of stamps that takes the files at `paths` for something else, as no run of ours
 /// would leave it.
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 pub fn forge(root: &Path, memory: &Path, paths: &[(RelPath, Digest)]) {
     let mut clock = Clock::read(memory.parent().unwrap()).unwrap();
     clock.now += 10 * NANOS;
