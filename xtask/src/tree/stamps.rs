@@ -207,7 +207,8 @@ pub fn forge(root: &Path, memory: &Path, paths: &[(RelPath, Digest)]) {
     Stamps::of(&clock, &Stamps::default(), files).save(clock, memory);
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::fs::{File, FileTimes};
     use std::time::{Duration, SystemTime};
