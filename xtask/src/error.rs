@@ -52,6 +52,7 @@ struct Inner {
     message: String,
     context: Vec<String>,
     hints: Vec<String>,
+    data: Option<serde_json::Value>,
 }
 
 impl Error {
@@ -62,6 +63,7 @@ impl Error {
             message: message.into(),
             context: Vec::new(),
             hints: Vec::new(),
+            data: None,
         }))
     }
 
@@ -107,6 +109,18 @@ impl Error {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hints.push(hint.into());
         self
+    }
+
+    /// Adds what a program can read of it: what `--json` prints as the error's `data`.
+    #[must_use]
+    pub fn data(mut self, data: serde_json::Value) -> Self {
+        self.0.data = Some(data);
+        self
+    }
+
+    /// What was added with [`Error::data`].
+    pub fn details(&self) -> Option<&serde_json::Value> {
+        self.0.data.as_ref()
     }
 
     /// The kind.

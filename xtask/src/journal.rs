@@ -79,6 +79,12 @@ impl Changes {
         self.files.keys()
     }
 
+    /// The files that go away.
+    pub fn removed(&self) -> impl Iterator<Item = &RelPath> {
+        let gone = self.files.iter().filter(|(_, new)| new.is_none());
+        gone.map(|(path, _)| path)
+    }
+
     /// Leaves out what is as it should be already.
     pub fn drop_unchanged(&mut self, root: &Path) {
         self.files.retain(|path, new| {

@@ -16,14 +16,17 @@
 //! | [`vendor`] | bases: fetch, check, unpack, materialise |
 //! | [`diff`] | unified diffs: parse, write, and apply exactly |
 //! | [`mail`] | diffs with an author and a reason, as `git format-patch` writes and `git am` takes them |
-//! | [`patchset`] | patches and series: load, images, apply, revert, status, verify |
+//! | [`patchset`] | patches and series: load, images, apply, revert, status |
 //! | [`authoring`] | the life of a patch: begin, refresh, reorder, split, fold, rename, snapshots |
+//! | [`exchange`] | patches in and out: mails, quilt folders, diffs |
 //! | [`lint`] | is the series in order? one rule, one file |
 //! | [`build`] | tools, CMake, ninja, stamps and build manifests |
+//! | [`verify`] | is everything as recorded? asks lint, the tree and the builds |
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
 //! | [`gate`] | servers under test, comparisons, verdicts, reports |
 //! | [`doctor`] | what is there and what is missing |
 //! | [`bench`] | our own speed beside that of other programs |
+//! | [`invariants`] | what must hold for any input of the readers, for fuzzing |
 //! | [`cli`] | the only part that knows of clap and terminals: one command, one file |
 
 pub mod authoring;
@@ -34,8 +37,10 @@ pub mod ctx;
 pub mod diff;
 pub mod doctor;
 pub mod error;
+pub mod exchange;
 pub mod fixture;
 pub mod gate;
+pub mod invariants;
 pub mod journal;
 pub mod lint;
 pub mod lock;
@@ -46,6 +51,7 @@ pub mod process;
 pub mod project;
 pub mod tree;
 pub mod vendor;
+pub mod verify;
 
 #[cfg(test)]
 mod toy;

@@ -71,6 +71,7 @@ impl Toy {
             },
             _dir: dir,
         };
+        put(&root.join("gates/chash.toml"), "id = \"chash\"\n");
         toy.series(&[]);
         toy
     }
@@ -103,7 +104,10 @@ impl Toy {
         let dir = self.root().join("patches").join(id);
         put(
             &dir.join("patch.toml"),
-            &format!("schema = 1\nid = \"{id}\"\ntitle = \"The {id}\"\npurpose = \"Test.\"\n"),
+            &format!(
+                "schema = 1\nid = \"{id}\"\ntitle = \"The {id}\"\npurpose = \"Test.\"\n\
+                 gates = [\"chash\"]\n"
+            ),
         );
         if !hooks.is_empty() {
             put(&dir.join("hooks.patch"), hooks);

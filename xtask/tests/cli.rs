@@ -105,11 +105,16 @@ fn bad_input_is_one_clear_error() {
     );
     put(&hooks, &diff.replace("     one();", "     uno();"));
     let stderr = toy.fails(&["apply"], 1);
-    assert!(stderr.contains("expected:     uno();"), "{stderr}");
+    assert!(
+        stderr.contains("2 !      uno();   |     one();"),
+        "{stderr}"
+    );
     assert_eq!(toy.tree_digest(), None);
     let json = toy.run(&["apply", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["error"]["kind"], "finding");
+    let problem = &json["error"]["data"]["problems"][0];
+    assert_eq!(problem["mismatch"]["rows"][1]["found"], "    one();");
 }
 
 /// SIGKILL after ever longer waits, from before anything happened until after the end: the tree

@@ -121,6 +121,60 @@ fn offline_and_unknown_bases_cannot_run() {
     assert!(text(&output.stderr).contains("did you mean `one`?"));
 }
 
+/// No program outlives us, not even where nothing of ours is left that could end it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_killed_command_takes_its_git_along() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut setpriv = std::process::Command::new("setpriv");
+    setpriv.args(["--pdeathsig", "KILL", "--", "true"]);
+    if !setpriv.status().is_ok_and(|status| status.success()) {
+        let _ = writeln!(std::io::stderr(), "skipped: no setpriv");
+        return;
+    }
+    let checkout = Checkout::new(&format!(
+        "git = {{ url = \"https://host.invalid/x\", commit = \"{}\" }}",
+        &ZEROS[..40]
+    ));
+    let pid = checkout.0.path().join("pid");
+    checkout.write(
+        "bin/git",
+        &format!("#!/bin/sh\necho $$ > '{}'\nexec sleep 60\n", pid.display()),
+    );
+    let bin = checkout.0.path().join("bin");
+    std::fs::set_permissions(bin.join("git"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths([bin].into_iter().chain(std::env::split_paths(&path)));
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .arg("--root")
+        .arg(checkout.0.path())
+        .arg("vendor")
+        .env("LLAMA_PATCHSET_CACHE", checkout.0.path().join("cache"))
+        .env("PATH", path.unwrap())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let wait = |done: &dyn Fn() -> bool| {
+        let begun = std::time::Instant::now();
+        while !done() && begun.elapsed() < std::time::Duration::from_secs(20) {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        done()
+    };
+    let written = || std::fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n'));
+    let begun = wait(&written);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(begun, "git was not started");
+    let pid = std::fs::read_to_string(&pid).unwrap();
+    let gone = || {
+        std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()))
+            .map_or(true, |stat| stat.contains(") Z"))
+    };
+    assert!(wait(&gone), "git lives on");
+}
+
 /// The real thing, with the user's own cache: only where the base's archive is already there,
 /// or where the network may be used.
 #[test]

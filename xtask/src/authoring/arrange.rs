@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::authoring::new::manifest_text;
+use crate::authoring::new::{gates, manifest_text};
 use crate::authoring::refresh::{follow, refuse};
 use crate::authoring::save::{Saved, edit_manifest, save, with_hooks};
 use crate::ctx::Ctx;
@@ -113,7 +113,12 @@ pub fn split(
     let moved_paths: Vec<RelPath> = moved.iter().map(|diff| diff.path.clone()).collect();
     let lock = crate::lock::checkout(ctx)?;
     let old = Images::compute(pristine, series)?;
-    let text = manifest_text(new_id, &format!("Split from {id}"), Some(id));
+    let text = manifest_text(
+        new_id,
+        &format!("Split from {id}"),
+        Some(id),
+        gates(ctx, pristine),
+    );
     let manifest: PatchManifest =
         toml::from_str(&text).map_err(|error| Error::internal(error.to_string()))?;
     let empty = Patch {

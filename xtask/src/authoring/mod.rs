@@ -12,9 +12,10 @@ mod save;
 mod snapshot;
 
 pub use arrange::{fold, rename, reorder, split};
-pub use new::new;
-pub use refresh::{Refreshed, refresh};
-pub use save::Saved;
+pub use new::{PURPOSE, TITLE, new};
+pub use rebase::Conflict;
+pub use refresh::{Refreshed, follow, refresh, refuse};
+pub use save::{Saved, edit_manifest, save_with};
 pub use snapshot::{Snapshot, restore, snapshot, snapshots};
 
 #[cfg(test)]

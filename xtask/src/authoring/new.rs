@@ -28,7 +28,12 @@ pub fn new(
         return Err(Error::usage(format!("there is a patch `{id}` already"))
             .hint("choose another id, or put the existing one into registry/series.toml"));
     }
-    let text = manifest_text(id, title, series.patches.first().map(Patch::id));
+    let text = manifest_text(
+        id,
+        title,
+        series.patches.first().map(Patch::id),
+        gates(ctx, pristine),
+    );
     let manifest: PatchManifest =
         toml::from_str(&text).map_err(|error| Error::internal(error.to_string()))?;
     let at = match after {
@@ -52,14 +57,32 @@ pub fn new(
     save(ctx, &lock, pristine, series, &fresh, &manifests, &[])
 }
 
+/// The title of a patch to which nobody has given one.
+pub const TITLE: &str = "What this patch does";
+
+/// The purpose of a patch, until somebody writes it.
+pub const PURPOSE: &str = "Why it exists, and what it does when it is on.";
+
+/// The gate that can judge every patch, where it can judge any: it needs a definition, and a base
+/// that can be built.
+pub fn gates(ctx: &Ctx, pristine: &Pristine) -> &'static [&'static str] {
+    let is_defined = ctx.project.root().join("gates/chash.toml").is_file();
+    match is_defined && pristine.is_buildable() {
+        true => &["chash"],
+        false => &[],
+    }
+}
+
 /// The first text of a manifest. `first`: the patch that all others stand on.
-pub fn manifest_text(id: &str, title: &str, first: Option<&str>) -> String {
+pub fn manifest_text(id: &str, title: &str, first: Option<&str>, gates: &[&str]) -> String {
     let quote = |text: &str| toml_edit::Value::from(text).to_string();
     let requires = first.map_or(String::new(), quote);
+    let gates: Vec<String> = gates.iter().map(|gate| quote(gate)).collect();
     format!(
-        "schema = 1\nid = {}\ntitle = {}\npurpose = \"\"\"\nWhy it exists, and what it does when it is \
-         on.\n\"\"\"\nrequires = [{requires}]\ngates = [\"chash\"]\n",
+        "schema = 1\nid = {}\ntitle = {}\npurpose = \"\"\"\n{PURPOSE}\n\"\"\"\nrequires = \
+         [{requires}]\ngates = [{}]\n",
         quote(id),
         quote(title),
+        gates.join(", "),
     )
 }

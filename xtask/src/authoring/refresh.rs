@@ -24,6 +24,8 @@ pub struct Refreshed {
     pub moved: Vec<String>,
     /// Files of the checkout that changed.
     pub files: Vec<RelPath>,
+    /// Those of them that are gone.
+    pub removed: Vec<RelPath>,
     /// Hooks without a marker, each as file and line.
     pub unmarked: Vec<String>,
 }
@@ -118,6 +120,7 @@ pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series, id: &str) -> Res
         took,
         moved,
         files: saved.files,
+        removed: saved.removed,
         unmarked,
     })
 }

@@ -19,6 +19,8 @@ use crate::vendor::Pristine;
 pub struct Saved {
     /// Files of the checkout that changed.
     pub files: Vec<RelPath>,
+    /// Those of them that are gone.
+    pub removed: Vec<RelPath>,
     /// The patches of the series, in order.
     pub patches: Vec<String>,
 }
@@ -78,6 +80,19 @@ pub fn save(
     manifests: &BTreeMap<String, String>,
     gone: &[String],
 ) -> Result<Saved> {
+    save_with(ctx, lock, pristine, (old, new), manifests, gone, &[])
+}
+
+/// As `save`, from the first series to the second, and writes `more` files in the same step.
+pub fn save_with(
+    ctx: &Ctx,
+    lock: &Lock,
+    pristine: &Pristine,
+    (old, new): (&Series, &Series),
+    manifests: &BTreeMap<String, String>,
+    gone: &[String],
+    more: &[(RelPath, Vec<u8>)],
+) -> Result<Saved> {
     let images = Images::compute(pristine, new).context(|| "nothing was written".to_owned())?;
     let mut changes = Changes::default();
     for id in gone {
@@ -86,6 +101,9 @@ pub fn save(
     for patch in &new.patches {
         let before = old.patches.iter().find(|other| other.id() == patch.id());
         write_patch(ctx, before, patch, manifests, &mut changes)?;
+    }
+    for (path, content) in more {
+        changes.write(path.clone(), content.clone(), false);
     }
     changes.write(
         RelPath::new("registry/series.toml")?,
@@ -97,9 +115,12 @@ pub fn save(
     }
     changes.drop_unchanged(ctx.project.root());
     let files: Vec<RelPath> = changes.paths().cloned().collect();
+    let removed = changes.removed().cloned().collect();
+    crate::patchset::book::warn(ctx, &new.base.id)?;
     changes.commit(ctx, lock)?;
     Ok(Saved {
         files,
+        removed,
         patches: new.ids(),
     })
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::*;
 use crate::Kind;
-use crate::patchset::{Images, Series, applied, apply, verify};
+use crate::patchset::{Images, Series, applied, apply};
 use crate::toy::{Toy, put};
 use crate::tree::{RelPath, fault};
 
@@ -32,7 +32,7 @@ fn result(toy: &Toy) -> Vec<(RelPath, Vec<u8>)> {
 }
 
 fn in_order(toy: &Toy) {
-    let found = verify(&toy.ctx, &toy.pristine, &toy.load())
+    let found = crate::verify::series(&toy.ctx, &toy.pristine, &toy.load())
         .unwrap()
         .findings;
     assert!(found.is_empty(), "{found:#?}");
@@ -228,7 +228,11 @@ fn split_and_fold_are_opposites() {
     in_order(&toy);
 
     // Folding hooks into the same place joins them, under the marker of the one that stays.
-    fold(&toy.ctx, &toy.pristine, &toy.load(), "second").unwrap();
+    let saved = fold(&toy.ctx, &toy.pristine, &toy.load(), "second").unwrap();
+    let gone = |path: &&RelPath| !toy.root().join(path.as_str()).exists();
+    let expected: Vec<RelPath> = saved.files.iter().filter(gone).cloned().collect();
+    assert!(!expected.is_empty());
+    assert_eq!(saved.removed, expected, "what is gone was not written");
     assert_eq!(toy.load().ids(), ["first"]);
     let files = result(&toy);
     let (_, main) = files

@@ -100,21 +100,23 @@ pub fn check(build: &Build) -> Result<Vec<Difference>> {
         .iter()
         .map(|artifact| &*artifact.path)
         .collect();
-    let mut list: Vec<Difference> = build
-        .manifest
-        .artifacts
-        .par_iter()
-        .map(|artifact| check_one(&build.dir, artifact))
-        .collect::<Result<Vec<_>>>()?
-        .into_iter()
-        .flatten()
-        .collect();
+    let mut list = check_artifacts(&build.dir, &build.manifest.artifacts)?;
     let unknown = programs(&build.dir)?
         .into_iter()
         .filter(|path| !known.contains(&**path))
         .map(|path| Difference::Unknown { path });
     list.extend(unknown);
     Ok(list)
+}
+
+/// Hashes `artifacts`, whose paths are relative to `dir`, and says where they are not what is
+/// recorded.
+pub fn check_artifacts(dir: &Path, artifacts: &[Artifact]) -> Result<Vec<Difference>> {
+    let found = artifacts
+        .par_iter()
+        .map(|artifact| check_one(dir, artifact))
+        .collect::<Result<Vec<_>>>()?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 fn check_one(dir: &Path, artifact: &Artifact) -> Result<Option<Difference>> {

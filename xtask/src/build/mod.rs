@@ -44,7 +44,7 @@ use lookup::Lookup;
 
 pub use commands::{ChangedCommand, CommandDifferences, compare_commands};
 pub use configure::backend;
-pub use manifest::{Difference, FlagDifference, check, compare_flags};
+pub use manifest::{Difference, FlagDifference, check, check_artifacts, compare_flags};
 
 /// Programs that are built.
 pub const TARGETS: [&str; 2] = ["llama-server", "llama-bench"];

@@ -123,6 +123,10 @@ pub enum Command {
     Restore(super::snapshot::RestoreArgs),
     /// Take edits of the working tree into a patch; write registry and docs anew
     Refresh(super::refresh::RefreshArgs),
+    /// Write patches as mails, as a quilt folder, or as one diff
+    Export(super::export::ExportArgs),
+    /// Take patches from mails, quilt folders or diffs into the series
+    Import(super::import::ImportArgs),
     /// Check base, registry and working tree to the last byte
     Verify(super::verify::VerifyArgs),
     /// Check the series: additivity, markers, registry, gates, names, white space
@@ -160,6 +164,8 @@ impl Command {
             Command::Snapshot(_) => "snapshot",
             Command::Restore(_) => "restore",
             Command::Refresh(_) => "refresh",
+            Command::Export(_) => "export",
+            Command::Import(_) => "import",
             Command::Verify(_) => "verify",
             Command::Lint(_) => "lint",
             Command::Build(_) => "build",

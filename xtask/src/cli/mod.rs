@@ -7,13 +7,16 @@ mod bench;
 mod build;
 mod doctor;
 mod edit;
+mod export;
 mod fixture;
 mod fold;
 mod gate;
 mod goto;
+mod import;
 mod lint;
 mod new;
 mod outcome;
+mod problem;
 mod refresh;
 mod rename;
 mod reorder;
@@ -128,6 +131,8 @@ fn run(cli: Cli) -> Result<Outcome> {
         Command::Snapshot(args) => snapshot::snapshot(&ctx, args),
         Command::Restore(args) => snapshot::restore(&ctx, args),
         Command::Refresh(args) => refresh::run(&ctx, args),
+        Command::Export(args) => export::run(&ctx, args, cli.global.json),
+        Command::Import(args) => import::run(&ctx, args),
         Command::Verify(args) => verify::run(&ctx, args),
         Command::Build(args) => build::run(&ctx, args),
         Command::Bench(args) => bench::run(&ctx, args),

@@ -12,7 +12,7 @@ pub struct NewArgs {
     /// The new patch's id
     id: String,
     /// One line that says what it is
-    #[arg(long, default_value = "What this patch does")]
+    #[arg(long, default_value = authoring::TITLE)]
     title: String,
     /// Put it behind this patch [default: at the end]
     #[arg(long, value_name = "PATCH")]

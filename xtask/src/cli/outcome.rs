@@ -75,15 +75,19 @@ impl Outcome {
 
 /// The document that `--json` prints for a command that failed.
 pub fn error_json(command: &str, error: &Error) -> String {
+    let mut said = json!({
+        "kind": error.kind(),
+        "message": error.to_string(),
+        "hints": error.hints(),
+    });
+    if let Some(data) = error.details() {
+        said["data"] = data.clone();
+    }
     pretty(&json!({
         "schema": SCHEMA,
         "command": command,
         "status": "error",
-        "error": {
-            "kind": error.kind(),
-            "message": error.to_string(),
-            "hints": error.hints(),
-        },
+        "error": said,
     }))
 }
 

@@ -43,9 +43,7 @@ pub fn run(ctx: &Ctx, args: RefreshArgs) -> Result<Outcome> {
     for path in &done.took {
         text.push_str(&format!("  took    {path}\n"));
     }
-    for file in &done.files {
-        text.push_str(&format!("  wrote   {file}\n"));
-    }
+    text.push_str(&series::changed(&done.files, &done.removed));
     if !done.moved.is_empty() {
         text.push_str(&format!("moved along: {}\n", done.moved.join(", ")));
     }

@@ -8,6 +8,7 @@ use crate::cli::args::BaseArg;
 use crate::ctx::Ctx;
 use crate::error::Result;
 use crate::patchset::Series;
+use crate::tree::RelPath;
 use crate::vendor::{self, Cached, Pristine};
 
 /// The base that a command works on, unpacked, with its series.
@@ -26,15 +27,22 @@ pub fn load(ctx: &Ctx, base: &BaseArg) -> Result<(Pristine, Series)> {
     Ok((pristine, series))
 }
 
+/// One line for each file that changed.
+pub fn changed(files: &[RelPath], removed: &[RelPath]) -> String {
+    let line = |file| match removed.contains(file) {
+        true => format!("  removed {file}\n"),
+        false => format!("  wrote   {file}\n"),
+    };
+    files.iter().map(line).collect()
+}
+
 /// What was written, and what to do next.
 pub fn outcome(saved: &Saved, next: &str) -> Outcome {
     let mut text = String::new();
-    for file in &saved.files {
-        text.push_str(&format!("  wrote   {file}\n"));
-    }
+    text.push_str(&changed(&saved.files, &saved.removed));
     text.push_str(&format!("series: {}\n{next}", saved.patches.join(", ")));
     Outcome::good(
         text,
-        json!({ "files": saved.files, "patches": saved.patches }),
+        json!({ "files": saved.files, "removed": saved.removed, "patches": saved.patches }),
     )
 }

@@ -3,10 +3,11 @@
 use serde_json::json;
 
 use crate::cli::args::BaseArg;
+use crate::cli::problem::painted;
 use crate::cli::{Outcome, Status, series};
 use crate::ctx::Ctx;
 use crate::error::Result;
-use crate::patchset::{self, Images, PatchState};
+use crate::patchset::{self, Images, PatchState, UPSTREAMED};
 
 /// Flags of `status`.
 #[derive(Debug, clap::Args)]
@@ -33,14 +34,36 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
     } else {
         text.push_str(&format!("tree      {name}\n"));
     }
+    let states = tree
+        .patches
+        .iter()
+        .map(|(_, state)| state.to_string().len());
+    let width = states.chain([8]).max().unwrap_or(0);
     for (patch, (id, state)) in series.patches.iter().zip(&tree.patches) {
-        text.push_str(&format!("  {state:8}  {id:16}  {}\n", patch.manifest.title));
+        text.push_str(&format!(
+            "  {state:width$}  {id:16}  {}\n",
+            patch.manifest.title
+        ));
     }
     for problem in &problems {
-        text.push_str(&format!("does not apply: {problem}\n"));
+        let what = match &problem.landed {
+            Some(_) if problem.upstreamed => "upstreamed",
+            Some(_) => "partly upstreamed",
+            None => "does not apply",
+        };
+        text.push_str(&format!("{what}: {}\n", painted(problem)));
+    }
+    if problems.iter().any(|problem| problem.landed.is_some()) {
+        text.push_str(&format!("hint: {UPSTREAMED}\n"));
     }
     for edit in &tree.edited {
         text.push_str(&format!("edited: {edit}\n"));
+    }
+    if let Some(id) = &tree.editing {
+        text.push_str(&format!(
+            "hint: cargo xtask refresh {id}{} takes the edits into that patch\n",
+            args.base.flag()
+        ));
     }
     for path in &tree.outdated {
         text.push_str(&format!(

@@ -21,7 +21,8 @@ fn line(text: &str) {
 
 /// Prints an error with its context, and its hints after a blank line.
 pub fn print_error(error: &Error) {
-    line(&format!("{ERROR}error{ERROR:#}: {error}"));
+    let message = super::problem::message(error);
+    line(&format!("{ERROR}error{ERROR:#}: {message}"));
     if !error.hints().is_empty() {
         line("");
     }

@@ -2,7 +2,7 @@
 
 use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices, group_diff_ops};
 
-use crate::diff::{FileDiff, FilePatch, Hunk, Index, Line, Operation, lines_of};
+use crate::diff::{FileDiff, FilePatch, Hunk, Index, Line, Operation, is_head, lines_of};
 use crate::error::{Error, Result};
 use crate::tree::{Blob, FileMode, RelPath};
 
@@ -140,11 +140,10 @@ struct Headings<'a> {
 }
 
 impl Headings<'_> {
-    /// The last line before line `at` that looks like the head of something: what git's default
-    /// rule takes, a line that begins with a letter, an underscore or a dollar sign.
+    /// The last line before line `at` that looks like the head of something.
     fn before(&mut self, at: usize) -> Vec<u8> {
         for line in &self.lines[self.done..at.max(self.done)] {
-            if matches!(line.first(), Some(b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$')) {
+            if is_head(line) {
                 self.last = Some(line);
             }
         }

@@ -1,49 +1,6 @@
 //! Exact application: the stated line, the whole context, no offset, no fuzz.
 
-use std::fmt;
-
-use crate::diff::{FileDiff, Hunk, lines_of};
-
-/// Why a diff does not sit on a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mismatch {
-    /// Number of the hunk in its file, from 1.
-    pub hunk: usize,
-    /// The hunk's heading.
-    pub heading: String,
-    /// The line of the file, from 1, at which it fails.
-    pub line: usize,
-    /// What the hunk expects there; absent where the hunk itself is wrong.
-    pub expected: Option<String>,
-    /// What stands there; absent at the end of the file.
-    pub found: Option<String>,
-    /// What is wrong, in words.
-    pub reason: &'static str,
-    /// Lines (from 1) at which the whole old side of the hunk does occur.
-    pub elsewhere: Vec<usize>,
-}
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "hunk {}", self.hunk)?;
-        if !self.heading.is_empty() {
-            write!(f, " ({})", self.heading)?;
-        }
-        write!(f, ", line {}: {}", self.line, self.reason)?;
-        if let Some(expected) = &self.expected {
-            write!(f, "\n  expected: {expected}")?;
-            match &self.found {
-                Some(found) => write!(f, "\n  found:    {found}")?,
-                None => f.write_str("\n  found:    (end of file)")?,
-            }
-        }
-        match self.elsewhere.as_slice() {
-            [] => Ok(()),
-            [line] => write!(f, "\n  its lines do occur at line {line}"),
-            lines => write!(f, "\n  its lines occur at several places: {lines:?}"),
-        }
-    }
-}
+use crate::diff::{FileDiff, Hunk, Mismatch, lines_of};
 
 /// Applies `diff` to `old`.
 pub fn apply(diff: &FileDiff, old: &[u8]) -> Result<Vec<u8>, Box<Mismatch>> {
@@ -72,7 +29,7 @@ pub fn apply_hunks(hunks: &[Hunk], old: &[u8]) -> Result<Vec<u8>, Box<Mismatch>>
         done = first + hunk.old_len;
         written += hunk.new_len;
         if done < old_lines.len() && new.last().is_some_and(|byte| *byte != b'\n') {
-            return Err(mismatch(
+            return Err(Mismatch::new(
                 hunk,
                 at + 1,
                 done,
@@ -123,7 +80,7 @@ fn locate(
     lines: &[&[u8]],
     done: (usize, usize),
 ) -> Result<usize, Box<Mismatch>> {
-    let wrong = |line: usize, reason| Err(mismatch(hunk, number, line, reason));
+    let wrong = |line: usize, reason| Err(Mismatch::new(hunk, number, line, reason));
     let index = |start: usize, len: usize| match len {
         0 => Some(start),
         _ => start.checked_sub(1),
@@ -174,10 +131,8 @@ fn locate(
         } else {
             "the file is not what the hunk expects"
         };
-        let mut fault = mismatch(hunk, number, first + at + 1, reason);
-        fault.expected = Some(show(old[at]));
-        fault.found = found.map(show);
-        fault.elsewhere = occurrences(&old, lines);
+        let mut fault = Mismatch::new(hunk, number, first + at + 1, reason);
+        fault.compare(&old, lines, first, at);
         return Err(fault);
     }
     // As git does: a hunk without context behind its last change is one for the file's end.
@@ -192,57 +147,6 @@ fn locate(
         );
     }
     Ok(first)
-}
-
-fn mismatch(hunk: &Hunk, number: usize, line: usize, reason: &'static str) -> Box<Mismatch> {
-    Box::new(Mismatch {
-        hunk: number,
-        heading: hunk.heading_text(),
-        line,
-        expected: None,
-        found: None,
-        reason,
-        elsewhere: Vec::new(),
-    })
-}
-
-/// Where all of `block` occurs in `lines`; at most ten places, and none where looking for them
-/// would take long.
-fn occurrences(block: &[&[u8]], lines: &[&[u8]]) -> Vec<usize> {
-    let mut budget = 10_000_000usize;
-    if block.is_empty() {
-        return Vec::new();
-    }
-    lines
-        .windows(block.len())
-        .enumerate()
-        .filter(|(_, window)| {
-            let same = block.iter().zip(*window).take_while(|(a, b)| a == b);
-            let same = same.take(budget).count();
-            budget -= same;
-            same == block.len()
-        })
-        .map(|(at, _)| at + 1)
-        .take(10)
-        .collect()
-}
-
-/// A line as a person can read it: control characters and line ends visible.
-fn show(line: &[u8]) -> String {
-    let text = String::from_utf8_lossy(line);
-    let text = text.strip_suffix('\n').unwrap_or(&text);
-    let mut shown: String = text
-        .chars()
-        .map(|c| match c {
-            '\t' => c.to_string(),
-            c if c.is_control() => c.escape_default().to_string(),
-            c => c.to_string(),
-        })
-        .collect();
-    if !line.ends_with(b"\n") {
-        shown.push_str(" (no line end)");
-    }
-    shown
 }
 
 #[cfg(test)]
@@ -269,15 +173,13 @@ mod tests {
     fn an_offset_of_one_line_is_an_error_that_says_where_the_place_is() {
         let patch = headed("@@ -2,2 +2,3 @@ int f()\n b\n+x\n c\n");
         let fault = apply(&patch, b"a\na\nb\nc\nd\n").unwrap_err();
-        assert_eq!(
-            (fault.line, fault.elsewhere.as_slice()),
-            (2, [3].as_slice())
-        );
+        assert_eq!((fault.line, fault.elsewhere[0].line), (2, 3));
         insta::assert_snapshot!(fault, @r"
         hunk 1 (int f()), line 2: the file is not what the hunk expects
-          expected: b
-          found:    a
-          its lines do occur at line 3
+          line    expected | found
+             2 !  b        | a
+             3 !  c        | b
+          the whole context occurs at line 3, 1 line below, in `a`
         ");
     }
 
@@ -285,7 +187,8 @@ mod tests {
     fn two_equal_bodies_are_never_guessed_between() {
         let patch = headed("@@ -1,3 +1,4 @@ first\n {\n+x\n body\n }\n");
         let fault = apply(&patch, b"//\n{\nbody\n}\n//\n{\nbody\n}\n").unwrap_err();
-        assert_eq!(fault.elsewhere, [2, 6]);
+        let lines: Vec<usize> = fault.elsewhere.iter().map(|place| place.line).collect();
+        assert_eq!(lines, [2, 6]);
     }
 
     #[test]

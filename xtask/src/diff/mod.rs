@@ -7,7 +7,8 @@
 //! | `exact.rs` | hunks on one content: the stated line, the whole context |
 //! | `sequence.rs` | a whole diff on a tree: creations, removals, renames, copies |
 //! | `between.rs`, `write.rs` | from two contents to a diff, and from a diff to text |
-//! | `hook.rs` | the runs of inserted lines |
+//! | `mismatch.rs` | why a hunk does not sit, and where it would |
+//! | `hook.rs`, `landed.rs` | the runs of inserted lines; those that a file already has |
 //!
 //! A patch on a pinned base sits at its exact line with its exact context or not at all. Where
 //! this differs from `git apply`, `docs/deviations.md` says so and why.
@@ -18,6 +19,8 @@ mod file;
 mod header;
 mod hook;
 mod hunk;
+mod landed;
+mod mismatch;
 mod name;
 mod parse;
 mod read;
@@ -25,9 +28,11 @@ mod sequence;
 mod write;
 
 pub use between::{between, between_files};
-pub use exact::{Mismatch, apply, apply_hunks, is_applied};
+pub use exact::{apply, apply_hunks, is_applied};
 pub use file::{FilePatch, Index, Operation, Similarity};
 pub use hook::{Hook, hooks};
+pub use landed::landed;
+pub use mismatch::{Mismatch, Paint, Part, Place, Row};
 pub use name::Strip;
 pub use parse::parse;
 pub use read::{parse_files, parse_files_stripped, parse_with_end};
@@ -97,6 +102,12 @@ impl Line {
             Line::Delete(_) => None,
         }
     }
+}
+
+/// Whether a line looks like the head of something: what git's default rule takes, a line that
+/// begins with a letter, an underscore or a dollar sign.
+fn is_head(line: &[u8]) -> bool {
+    matches!(line.first(), Some(b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$'))
 }
 
 /// The lines of a file, each with its line end.

@@ -121,7 +121,8 @@ fn unquote(text: &[u8]) -> Result<(Vec<u8>, &[u8])> {
 type Pair<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
 /// All ways to read `text` as two names with a blank between them. Only names with blanks leave
-/// a choice; with more than a hundred blanks in the line nothing is tried beyond them.
+/// a choice; with more than a hundred blanks in the line nothing is tried beyond them, but for the
+/// middle, where the two names of one file meet.
 pub(super) fn two_names(text: &[u8]) -> Vec<Pair<'_>> {
     let quote = text.iter().position(|byte| *byte == b'"');
     let second = |rest: &[u8]| whole_name(rest).ok().map(Cow::Owned);
@@ -137,11 +138,17 @@ pub(super) fn two_names(text: &[u8]) -> Vec<Pair<'_>> {
             .and_then(|first| Some((Cow::Borrowed(first), second(&text[at..])?)))
             .into_iter()
             .collect(),
-        None => (0..text.len())
-            .filter(|at| text[*at] == b' ')
-            .take(100)
-            .map(|at| (Cow::Borrowed(&text[..at]), Cow::Borrowed(&text[at + 1..])))
-            .collect(),
+        None => {
+            let blanks = (0..text.len()).filter(|at| text[*at] == b' ');
+            let mut places: Vec<usize> = blanks.take(100).collect();
+            // With prefixes of one length, one file's two names meet in the middle.
+            let middle = text.len() / 2;
+            if text.get(middle) == Some(&b' ') && !places.contains(&middle) {
+                places.push(middle);
+            }
+            let pair = |at| (Cow::Borrowed(&text[..at]), Cow::Borrowed(&text[at + 1..]));
+            places.into_iter().map(pair).collect()
+        }
     }
 }
 
@@ -216,6 +223,18 @@ mod tests {
 
     fn rel(text: &str) -> RelPath {
         RelPath::new(text).unwrap()
+    }
+
+    #[test]
+    fn any_number_of_blanks_is_read_back() {
+        for count in [1, 49, 50, 51, 500] {
+            let path = rel(&format!("x{} y", " z".repeat(count)));
+            let line = format!("{} {}", quoted("a/", &path), quoted("b/", &path));
+            let same = two_names(line.as_bytes()).into_iter().filter(|(old, new)| {
+                old.strip_prefix(b"a/") == new.strip_prefix(b"b/") && old.starts_with(b"a/")
+            });
+            assert_eq!(same.count(), 1, "{count} blanks");
+        }
     }
 
     #[test]

@@ -214,8 +214,8 @@ fn a_refusal_names_the_file_and_says_that_nothing_changed() {
     let error = Error::from(*refusal);
     insta::assert_snapshot!(error.to_string(), @r"
     b: hunk 1, line 1: the file is not what the hunk expects
-      expected: 0
-      found:    1
+      line    expected | found
+         1 !  0        | 1
     ");
     assert!(error.hints()[0].contains("nothing was changed"));
 }

@@ -18,11 +18,27 @@ pub fn to_text(diff: &FileDiff) -> Vec<u8> {
 /// Any diff as text. What git wrote and [`crate::diff::parse_files`] read comes out unchanged.
 pub fn files_to_text(files: &[FilePatch]) -> Vec<u8> {
     let mut out = Vec::new();
+    let mut is_git = false;
     for file in files {
-        header(&mut out, file);
+        if is_git || !is_plain_deletion(file) {
+            header(&mut out, file);
+            is_git = true;
+        } else {
+            labels(&mut out, Some(&quoted("a/", file.path())), None);
+        }
         hunks(&mut out, &file.hunks);
     }
     out
+}
+
+/// Whether a diff that git did not write deletes the file: of which kind it is, nobody said, and a
+/// header of git's would have to. Behind such a header it must have one itself.
+fn is_plain_deletion(file: &FilePatch) -> bool {
+    matches!(file.operation, Operation::Delete(_))
+        && file.old_mode.is_none()
+        && file.index.is_none()
+        && file.similarity.is_none()
+        && !file.hunks.is_empty()
 }
 
 fn header(out: &mut Vec<u8>, file: &FilePatch) {

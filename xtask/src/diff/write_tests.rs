@@ -175,3 +175,11 @@ fn ten_times_the_hunks_cost_about_ten_times_the_time() {
     }
     panic!("make, write, read, apply cost {best:?} times as much");
 }
+
+#[test]
+fn a_deletion_that_says_nothing_of_modes_is_written_so() {
+    let plain = "--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n";
+    let files = parse_files(plain.as_bytes()).unwrap();
+    assert_eq!(files[0].old_mode, None);
+    assert_eq!(files_to_text(&files), plain.as_bytes());
+}

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use crate::build::Build;
+use crate::build::{self, Build};
 use crate::error::{Error, Result, ResultExt};
 use crate::gate::server::{is_library, is_program};
 use crate::model::{Artifact, Digest, Flavour, SWITCH_PREFIX, SideStamp};
@@ -101,7 +101,8 @@ impl Side {
             );
         }
         let dir = program.parent().unwrap_or(Path::new("/")).to_path_buf();
-        let mut files = vec![program.clone()];
+        // What a link leads to is what runs, and what is hashed.
+        let mut files = vec![program.canonicalize()?];
         for entry in fs_err::read_dir(&dir)? {
             let entry = entry?;
             let is_link = entry.file_type()?.is_symlink();
@@ -135,19 +136,10 @@ impl Side {
     /// Checks every recorded file against its digest. Called before a run, and after it too:
     /// a build that was replaced in between was not compared.
     pub fn check_files(&self) -> Result<()> {
-        for artifact in &self.stamp.artifacts {
-            let path = self.dir.join(&artifact.path);
-            if !path.is_file() {
-                return Err(mismatch(format!("{} is missing", path.display())));
-            }
-            let found = Digest::of_file(&path)?;
-            if found != artifact.sha256 {
-                return Err(mismatch(format!(
-                    "{}: recorded sha256 {}, found {found}",
-                    path.display(),
-                    artifact.sha256
-                )));
-            }
+        let found = build::check_artifacts(&self.dir, &self.stamp.artifacts)?;
+        if let Some(first) = found.first() {
+            let dir = self.dir.display();
+            return Err(mismatch(format!("{dir}/{first}")));
         }
         Ok(())
     }
@@ -337,7 +329,7 @@ mod tests {
             &["libllama.so.1", &recorded, &found],
         );
         fs_err::remove_file(&library).unwrap();
-        fails(&good, Flavour::Vanilla, &["libllama.so.1 is missing"]);
+        fails(&good, Flavour::Vanilla, &["libllama.so.1: missing"]);
     }
 
     #[test]

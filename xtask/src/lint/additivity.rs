@@ -3,6 +3,7 @@
 use crate::diff;
 use crate::error::Result;
 use crate::lint::{Finding, Rule, Subject, line_with};
+use crate::patchset::count;
 
 pub(super) const RULE: Rule = Rule {
     name: "additivity",
@@ -24,8 +25,9 @@ fn check(subject: &Subject<'_>) -> Result<Vec<Finding>> {
                 &file,
                 line,
                 format!(
-                    "the hooks of `{}` delete {deleted} upstream lines, {} are allowed",
+                    "the hooks of `{}` delete {}, {} are allowed",
                     patch.id(),
+                    count(deleted, "upstream line"),
                     allow.deletions
                 ),
                 "make them insert-only, or state deletions and reason under [allow]",

@@ -19,12 +19,16 @@ fn check(subject: &Subject<'_>) -> Result<Vec<Finding>> {
         let file = subject.manifest(patch);
         let text = fs_err::read_to_string(subject.project.root().join(&file))?;
         let line = line_with(&text, "gates");
-        if patch.manifest.gates.is_empty() {
+        // Where nothing can be built, nothing can be judged.
+        if patch.manifest.gates.is_empty() && subject.pristine.is_buildable() {
             findings.push(Finding::at(
                 &file,
                 line,
                 format!("`{}` names no gate", patch.id()),
-                "name the gates that judge it: gates = [\"chash\"]",
+                match known.is_empty() {
+                    true => "there is none yet: add a definition to gates/ and name it here",
+                    false => "name the gates that judge it: gates = [\"chash\"]",
+                },
             ));
         }
         for gate in patch

@@ -6,7 +6,9 @@
 mod additivity;
 mod book;
 mod gates;
+mod manifest;
 mod markers;
+mod names;
 mod registry;
 mod retired;
 mod switches;
@@ -17,7 +19,7 @@ use serde::Serialize;
 
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
-use crate::patchset::{Images, Patch, Problem, Series};
+use crate::patchset::{Images, Patch, Problem, Series, book as book_of_hooks};
 use crate::project::{Project, suggest};
 use crate::vendor::Pristine;
 
@@ -65,7 +67,9 @@ pub const RULES: &[Rule] = &[
     additivity::RULE,
     book::RULE,
     gates::RULE,
+    manifest::RULE,
     markers::RULE,
+    names::RULE,
     registry::RULE,
     retired::RULE,
     switches::RULE,
@@ -88,6 +92,7 @@ pub fn run(
         return Err(Error::usage(format!("unknown rule `{unknown}`"))
             .hint(suggest(unknown, known, "rules")));
     }
+    book_of_hooks::warn(ctx, &series.base.id)?;
     let (images, problems) = Images::attempt(pristine, series)?;
     let subject = Subject {
         project: &ctx.project,

@@ -48,7 +48,7 @@ fn every_rule_finds_its_fault() {
                 .replace("+1,6", "+1,5");
             put(&toy.root().join("patches/first/hooks.patch"), &text);
         },
-        "patches/first/patch.toml:1: additivity: the hooks of `first` delete 1 upstream lines, 0 are allowed",
+        "patches/first/patch.toml:1: additivity: the hooks of `first` delete 1 upstream line, 0 are allowed",
     );
     check(
         &|toy| {
@@ -151,13 +151,118 @@ fn switches_must_be_read_and_have_the_prefix() {
     assert_eq!(switched("\"OPENCOTI_X\""), [""; 0]);
     let place = "patches/first/patch.toml:6: switches:";
     assert_eq!(
-        switched("\"X\", \"OPENCOTI_\""),
+        switched("\"X\", \"OPENCOTI_\", \"OPENCOTI_X\""),
         [
             format!("{place} no code of `first` reads the switch `OPENCOTI_`"),
             format!("{place} no code of `first` reads the switch `X`"),
             format!("{place} the switch `X` does not begin with OPENCOTI_"),
         ]
     );
+}
+
+#[test]
+fn a_switch_that_is_read_must_be_declared() {
+    let toy = clean();
+    let code = "\nint first_x(void) { return std::getenv( \"OPENCOTI_X\") && getenv(\"HOME\"); }\n";
+    put(&toy.root().join("patches/first/src/src/hook.c"), code);
+    let hook = HOOK.replace("hook();", "getenv(\"OPENCOTI_Y\");");
+    put(&toy.root().join("patches/first/hooks.patch"), &hook);
+    refresh(&toy.ctx, &toy.pristine, &toy.load()).unwrap();
+    assert_eq!(
+        findings(&toy),
+        [
+            "patches/first/hooks.patch:7: switches: it reads `OPENCOTI_Y`, which `first` does not declare",
+            "patches/first/src/src/hook.c:2: switches: it reads `OPENCOTI_X`, which `first` does not declare",
+        ]
+    );
+    let text = GATED.replace(
+        "[notes]",
+        "switches = [\"OPENCOTI_X\", \"OPENCOTI_Y\"]\n[notes]",
+    );
+    put(&toy.root().join("patches/first/patch.toml"), &text);
+    assert_eq!(findings(&toy), [""; 0]);
+}
+
+#[test]
+fn what_new_wrote_is_to_be_replaced() {
+    let toy = clean();
+    let args = (&toy.ctx, &toy.pristine);
+    crate::authoring::new(
+        args.0,
+        args.1,
+        &toy.load(),
+        "mine",
+        crate::authoring::TITLE,
+        None,
+    )
+    .unwrap();
+    let file = "patches/mine/patch.toml";
+    let found = findings(&toy);
+    assert_eq!(
+        found,
+        [
+            format!("{file}:3: manifest: the title is still what `new` wrote"),
+            format!("{file}:4: manifest: the purpose is still what `new` wrote"),
+        ],
+        "and nothing else is wrong with it"
+    );
+}
+
+#[test]
+fn where_nothing_can_be_built_no_gate_is_asked_for() {
+    let toy = clean();
+    let mut bare = toy.pristine.clone();
+    std::fs::remove_file(bare.root.join("CMakeLists.txt")).unwrap();
+    bare.manifest = crate::tree::TreeManifest::of_tree(&bare.root, |_| false).unwrap();
+    crate::authoring::new(&toy.ctx, &bare, &toy.load(), "mine", "T", None).unwrap();
+    let series = toy.load();
+    assert_eq!(series.patches[1].manifest.gates, [""; 0]);
+    let found = run(&toy.ctx, &bare, &series, &["gates".to_owned()]).unwrap();
+    assert_eq!(found, []);
+    let found = run(&toy.ctx, &toy.pristine, &series, &["gates".to_owned()]).unwrap();
+    assert_eq!(found.len(), 1, "a base that can be built wants one");
+}
+
+#[test]
+fn the_broken_series_of_another_base_is_no_obstacle() {
+    let toy = clean();
+    let registry = toy.root().join("registry");
+    let upstreams = std::fs::read_to_string(registry.join("upstreams.toml")).unwrap();
+    let other = format!(
+        "{upstreams}[[base]]\nid = \"other\"\ntree = \"{}\"\n",
+        "0".repeat(64)
+    );
+    put(&registry.join("upstreams.toml"), &other);
+    let both = |patch: &str| {
+        let text = format!("schema = 1\n[series]\ntoy = [\"first\"]\nother = [\"{patch}\"]\n");
+        put(&registry.join("series.toml"), &text);
+    };
+    both("first");
+    refresh(&toy.ctx, &toy.pristine, &toy.load()).unwrap();
+    let page = || std::fs::read_to_string(toy.root().join("docs/UPSTREAM_SYNC.md")).unwrap();
+    let before = page();
+    assert!(before.contains("\n## other\n"), "{before}");
+    both("gone");
+    assert_eq!(findings(&toy), [""; 0]);
+    let changed = refresh(&toy.ctx, &toy.pristine, &toy.load()).unwrap();
+    assert_eq!(changed, []);
+    assert_eq!(page(), before, "what it said of the other base stays");
+    let broken = crate::patchset::book::broken(&toy.ctx.project, "toy").unwrap();
+    assert_eq!(broken[0].0, "other");
+    assert!(broken[0].1.to_string().contains("gone"));
+}
+
+#[test]
+fn colliding_names_are_found() {
+    let toy = clean();
+    put(
+        &toy.root().join("patches/first/src/SRC/new.c"),
+        "int first_new;\n",
+    );
+    let found = run(&toy.ctx, &toy.pristine, &toy.load(), &["names".to_owned()]).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].file, "patches/first/src/SRC/new.c");
+    assert!(found[0].message.starts_with("SRC/new.c is src of the base"));
 }
 
 #[test]

@@ -21,22 +21,27 @@ struct Header {
 /// is named as such, and not by the first key that is new in it.
 pub fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let text = fs_err::read_to_string(path)?;
-    if let Ok(Header { schema }) = toml::from_str(&text)
+    parse_toml(&text, &path.display().to_string())
+}
+
+/// As [`read_toml`], of a text that stands in the file `name`.
+pub fn parse_toml<T: DeserializeOwned>(text: &str, name: &str) -> Result<T> {
+    if let Ok(Header { schema }) = toml::from_str(text)
         && schema != SCHEMA
     {
         return Err(Error::config(format!(
             "schema {schema} is not understood; this program reads schema {SCHEMA}"
         ))
-        .context(path.display().to_string())
+        .context(name)
         .hint("use the version of this program that belongs to the checkout"));
     }
-    toml::from_str(&text).map_err(|error| {
+    toml::from_str(text).map_err(|error| {
         let place = match error.span() {
             Some(span) => {
-                let (line, column) = line_column(&text, span.start);
-                format!("{}:{line}:{column}", path.display())
+                let (line, column) = line_column(text, span.start);
+                format!("{name}:{line}:{column}")
             }
-            None => path.display().to_string(),
+            None => name.to_owned(),
         };
         Error::config(error.message().trim().replace('\n', ", ")).context(place)
     })

@@ -29,7 +29,7 @@ pub use gate_record::{
     TokenDifference,
 };
 pub use hooks::{HookEntry, HooksFile, ImageEntry};
-pub use io::{read_json, read_toml, write_atomic, write_json};
+pub use io::{parse_toml, read_json, read_toml, write_atomic, write_json};
 pub use patch::{Allow, PatchManifest, SWITCH_PREFIX};
 pub use retired::{Retired, RetiredPatch};
 pub use series::SeriesFile;

@@ -40,6 +40,14 @@ pub struct PatchManifest {
     /// What else than inserting lines it may do to upstream files.
     #[serde(default)]
     pub allow: Allow,
+    /// Who wrote it, as mails say it: `Name <address>`. Filled in by `import`; empty where nobody
+    /// is named.
+    #[serde(default)]
+    pub author: String,
+    /// When it was written, as mails say it: `Sun, 29 Nov 2026 13:16:57 +0000`. Filled in by
+    /// `import`.
+    #[serde(default)]
+    pub date: String,
 }
 
 /// Exceptions from additivity, each with its reason.

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::diff;
+use crate::diff::{self, Mismatch, Paint};
 use crate::error::{Error, Result};
 use crate::model::Digest;
 use crate::patchset::load::Overlay;
-use crate::patchset::status::STATE_DIR;
-use crate::patchset::{Patch, Series};
+use crate::patchset::status::{STATE_DIR, count};
+use crate::patchset::{Collision, Patch, Series, collisions};
 use crate::tree::{Entry, FileMode, RelPath, has_below};
 use crate::vendor::Pristine;
 
@@ -20,6 +20,8 @@ use crate::vendor::Pristine;
 pub struct Images {
     files: BTreeMap<RelPath, FileImages>,
     len: usize,
+    /// Of each patch: hooks and new files that the files before it already have.
+    landed: Vec<usize>,
 }
 
 /// The history of one file through the series.
@@ -50,7 +52,7 @@ pub struct Step {
 }
 
 /// A patch that does not sit on the files as the patches before it leave them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// The patch.
     pub patch: String,
@@ -60,17 +62,92 @@ pub struct Problem {
     pub detail: String,
     /// The patch whose failure this one follows from; absent for a root failure.
     pub follows_from: Option<String>,
-    /// The file already is what the patch makes of it: the patch may have landed upstream.
+    /// The hunk that does not sit, where it is one.
+    pub mismatch: Option<Mismatch>,
+    /// Where hooks of the patch, or the new file, already stand; absent where none does.
+    pub landed: Option<Landed>,
+    /// Everything that the patch does to the file is there already.
     pub upstreamed: bool,
+}
+
+/// How much of what a patch does to a file is there already: it may have landed upstream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Landed {
+    /// Number of hooks that stand there; 1 for a new file.
+    pub hooks: usize,
+    /// Of how many.
+    pub of: usize,
+    /// The lines, from 1, at which they stand.
+    pub lines: Vec<usize>,
+}
+
+impl Problem {
+    /// A root failure that is none of a single hunk.
+    pub fn new(patch: &str, file: Option<&RelPath>, detail: impl Into<String>) -> Self {
+        Problem {
+            patch: patch.to_owned(),
+            file: file.cloned(),
+            detail: detail.into(),
+            follows_from: None,
+            mismatch: None,
+            landed: None,
+            upstreamed: false,
+        }
+    }
+
+    fn with_landed(mut self, hooks: usize, of: usize, lines: Vec<usize>) -> Self {
+        self.upstreamed = hooks > 0 && hooks == of;
+        self.landed = (hooks > 0).then_some(Landed { hooks, of, lines });
+        self
+    }
+
+    /// Patch, file, hunk, what is expected and found, and where the place may be.
+    pub fn explain(&self, paint: Paint<'_>) -> String {
+        let mut out = self.patch.clone();
+        if let Some(file) = &self.file {
+            out.push_str(&format!(": {file}"));
+        }
+        out.push_str(": ");
+        match &self.mismatch {
+            // It is there: what is expected instead is of no interest.
+            _ if self.upstreamed => {}
+            Some(mismatch) => out.push_str(&mismatch.explain(paint)),
+            None => out.push_str(&self.detail),
+        }
+        if let Some(landed) = &self.landed {
+            if !out.ends_with(": ") {
+                out.push_str("\n  ");
+            }
+            out.push_str(&landed.to_string());
+        }
+        out
+    }
+}
+
+impl fmt::Display for Landed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.lines.is_empty() {
+            return f.write_str("the same file is there already");
+        }
+        let lines: Vec<String> = self.lines.iter().map(ToString::to_string).collect();
+        let (verb, noun) = match (self.hooks, self.lines.len()) {
+            (1, 1) => ("is", "line"),
+            (_, 1) => ("are", "line"),
+            _ => ("are", "lines"),
+        };
+        write!(
+            f,
+            "{} of {} {verb} there already, at {noun} {}",
+            self.hooks,
+            count(self.of, "hook"),
+            lines.join(", ")
+        )
+    }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.patch)?;
-        if let Some(file) = &self.file {
-            write!(f, ": {file}")?;
-        }
-        write!(f, ": {}", self.detail)
+        f.write_str(&self.explain(&|_, text| text.to_owned()))
     }
 }
 
@@ -117,6 +194,7 @@ impl Images {
         let images = Images {
             files: files.into_iter().collect(),
             len: series.patches.len(),
+            landed: vec![0; series.patches.len()],
         };
         let added = |(_, file): &(&RelPath, &FileImages)| file.pristine.is_none();
         let crowded = images
@@ -124,18 +202,20 @@ impl Images {
             .iter()
             .filter(added)
             .any(|(path, _)| images.no_room(pristine, path, &[]).is_some());
-        (!crowded).then_some(images)
+        (!crowded && collisions(pristine, series).is_empty()).then_some(images)
     }
 
     fn by_patch(pristine: &Pristine, series: &Series) -> Result<(Images, Vec<Problem>)> {
         let mut images = Images {
             files: BTreeMap::new(),
             len: series.patches.len(),
+            landed: vec![0; series.patches.len()],
         };
         let mut problems: Vec<Problem> = Vec::new();
         // File to the patch that failed on it.
         let mut broken: BTreeMap<RelPath, String> = BTreeMap::new();
         let mut failed: BTreeSet<&str> = BTreeSet::new();
+        let collisions = collisions(pristine, series);
         for (at, patch) in series.patches.iter().enumerate() {
             let cause = patch
                 .manifest
@@ -145,44 +225,46 @@ impl Images {
                 .cloned()
                 .or_else(|| touched(patch).find_map(|path| broken.get(path).cloned()));
             let found = match cause {
-                Some(cause) => vec![Problem {
-                    patch: patch.id().to_owned(),
-                    file: None,
-                    detail: format!("not tried, since `{cause}` failed"),
-                    follows_from: Some(cause),
-                    upstreamed: false,
-                }],
-                None => images.add(pristine, at, patch)?,
+                Some(cause) => {
+                    let detail = format!("not tried, since `{cause}` failed");
+                    let mut problem = Problem::new(patch.id(), None, detail);
+                    problem.follows_from = Some(cause);
+                    vec![problem]
+                }
+                None => {
+                    let own = collisions.iter().filter(|one| one.patch == at).collect();
+                    images.add(pristine, at, patch, own)?
+                }
             };
-            if !found.is_empty() {
+            images.landed[at] = (found.iter().filter_map(|problem| problem.landed.as_ref()))
+                .map(|landed| landed.hooks)
+                .sum();
+            // Where the base has all of it, those behind it find what they need.
+            if !found.is_empty() && images.landed[at] < parts(patch) {
                 failed.insert(patch.id());
                 for path in touched(patch) {
                     broken.insert(path.clone(), patch.id().to_owned());
                 }
-                problems.extend(found);
             }
+            problems.extend(found);
         }
         Ok((images, problems))
     }
 
     /// Adds one patch; on a problem, none of its images stay.
-    fn add(&mut self, pristine: &Pristine, at: usize, patch: &Patch) -> Result<Vec<Problem>> {
+    fn add(
+        &mut self,
+        pristine: &Pristine,
+        at: usize,
+        patch: &Patch,
+        collisions: Vec<&Collision>,
+    ) -> Result<Vec<Problem>> {
         let mut problems = Vec::new();
         let mut steps: Vec<(RelPath, Option<Image>, Image)> = Vec::new();
-        let problem = |file: &RelPath, detail: String, upstreamed: bool| Problem {
-            patch: patch.id().to_owned(),
-            file: Some(file.clone()),
-            detail,
-            follows_from: None,
-            upstreamed,
-        };
+        let problem = |file: &RelPath, detail: String| Problem::new(patch.id(), Some(file), detail);
         for diff in &patch.hooks {
             let Some(before) = self.current(pristine, &diff.path)? else {
-                problems.push(problem(
-                    &diff.path,
-                    "there is no such file".to_owned(),
-                    false,
-                ));
+                problems.push(problem(&diff.path, "there is no such file".to_owned()));
                 continue;
             };
             match diff::apply(diff, &before.content) {
@@ -191,24 +273,31 @@ impl Images {
                     steps.push((diff.path.clone(), Some(before), after));
                 }
                 Err(mismatch) => {
-                    let upstreamed = diff::is_applied(diff, &before.content);
-                    let mut detail = mismatch.to_string();
-                    if upstreamed {
-                        detail.push_str("\n  the file already is what the hunks make of it");
-                    }
-                    problems.push(problem(&diff.path, detail, upstreamed));
+                    let places = diff::landed(diff, &before.content);
+                    let lines: Vec<usize> = places.iter().copied().flatten().collect();
+                    let mut problem = problem(&diff.path, mismatch.to_string()).with_landed(
+                        lines.len(),
+                        places.len(),
+                        lines,
+                    );
+                    problem.mismatch = Some(*mismatch);
+                    problems.push(problem);
                 }
             }
         }
         for file in &patch.overlay {
-            if let Some(detail) = self.no_room(pristine, &file.path, &steps) {
-                problems.push(problem(&file.path, detail, false));
+            let collision = collisions.iter().find(|one| one.path == file.path);
+            let detail = collision
+                .map(ToString::to_string)
+                .or_else(|| self.no_room(pristine, &file.path, &steps));
+            if let Some(detail) = detail {
+                problems.push(problem(&file.path, detail));
                 continue;
             }
             if let Some(there) = self.current(pristine, &file.path)? {
-                let same = there.content == file.content;
+                let same = usize::from(there.content == file.content);
                 let detail = "the overlay brings a file that is there already".to_owned();
-                problems.push(problem(&file.path, detail, same));
+                problems.push(problem(&file.path, detail).with_landed(same, 1, Vec::new()));
                 continue;
             }
             let after = Image::new(file.content.clone(), file.executable);
@@ -263,6 +352,11 @@ impl Images {
     /// Number of patches in the series.
     pub fn patches(&self) -> usize {
         self.len
+    }
+
+    /// How many hooks and new files of the patch at index `at` the base already has.
+    pub fn landed(&self, at: usize) -> usize {
+        self.landed.get(at).copied().unwrap_or(0)
     }
 
     /// All touched files.
@@ -377,6 +471,12 @@ fn is_below(path: &str, folder: &str) -> bool {
         .is_some_and(|rest| rest.starts_with('/'))
 }
 
+/// Number of hooks and new files of a patch.
+pub fn parts(patch: &Patch) -> usize {
+    let hooks = patch.hooks.iter().map(|diff| diff::hooks(diff).len());
+    hooks.sum::<usize>() + patch.overlay.len()
+}
+
 /// Every file that a patch touches.
 fn touched(patch: &Patch) -> impl Iterator<Item = &RelPath> {
     let hooks = patch.hooks.iter().map(|diff| &diff.path);
@@ -418,5 +518,13 @@ fn failure(series: &Series, problems: &[Problem]) -> Error {
             series.base.id
         ),
     };
-    Error::finding(text).hint(format!("nothing was changed; mend {what}"))
+    let mut error = Error::finding(text).hint(format!("nothing was changed; mend {what}"));
+    if problems.iter().any(|problem| problem.upstreamed) {
+        error = error.hint(UPSTREAMED);
+    }
+    error.data(serde_json::json!({ "problems": problems }))
 }
+
+/// What to do with a patch that the base has.
+pub const UPSTREAMED: &str = "what the base has is no longer ours to bring: take the patch out of registry/series.toml and say \
+     why in registry/retired.toml, or take those hooks out of it";

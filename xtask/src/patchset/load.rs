@@ -21,6 +21,8 @@ pub struct Series {
     /// The patch-set id: a digest over the base and everything that the patches put into a tree
     /// or into what is built.
     pub id: Digest,
+    /// The patches of other bases' series, as base and id, for hints.
+    pub elsewhere: Vec<(String, String)>,
 }
 
 /// One patch.
@@ -106,6 +108,7 @@ impl Series {
             base: base.clone(),
             patches,
             id,
+            elsewhere: elsewhere(project, &base.id),
         })
     }
 
@@ -121,10 +124,17 @@ impl Series {
     pub fn position(&self, id: &str) -> Result<usize> {
         match self.patches.iter().position(|patch| patch.id() == id) {
             Some(at) => Ok(at + 1),
-            None => Err(
-                Error::usage(format!("no patch `{id}` in the series of {}", self.base.id))
-                    .hint(suggest(id, self.patches.iter().map(Patch::id), "patches")),
-            ),
+            None => {
+                let error =
+                    Error::usage(format!("no patch `{id}` in the series of {}", self.base.id));
+                let other = self.elsewhere.iter().find(|(_, other)| other == id);
+                Err(match other {
+                    Some((base, _)) => error.hint(format!(
+                        "it is in the series of {base}: add --base {base} to the command"
+                    )),
+                    None => error.hint(suggest(id, self.patches.iter().map(Patch::id), "patches")),
+                })
+            }
         }
     }
 }
@@ -271,6 +281,16 @@ fn load_overlay(dir: &Path) -> Result<Vec<Overlay>> {
         });
     }
     Ok(overlay)
+}
+
+/// The patches of all series but that of `base`; none where the file cannot be read, which whoever
+/// needs it will say.
+fn elsewhere(project: &Project, base: &str) -> Vec<(String, String)> {
+    let series = project.series().map(|file| file.series).unwrap_or_default();
+    let others = series.into_iter().filter(|(other, _)| other != base);
+    others
+        .flat_map(|(other, ids)| ids.into_iter().map(move |id| (other.clone(), id)))
+        .collect()
 }
 
 fn refuse_shared_overlay(patches: &[Patch]) -> Result<()> {

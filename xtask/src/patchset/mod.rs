@@ -1,4 +1,4 @@
-//! Patches and series: load, images, apply, revert, status, verify.
+//! Patches and series: load, images, apply, revert, status.
 //!
 //! [`Series`] is what the registry and `patches/` say; [`Images`] is what that makes of each
 //! touched file, computed in memory from the pristine tree; the rest compares a working tree
@@ -8,18 +8,21 @@ mod apply;
 pub mod book;
 mod images;
 mod load;
+mod names;
 mod refresh;
 mod status;
-mod verify;
 
+#[cfg(test)]
+mod state_tests;
 #[cfg(test)]
 mod tests;
 
 pub use apply::{Moved, apply, copy_file, revert};
-pub use images::{Image, Images, Problem, Step, pristine_image};
+pub use images::{Image, Images, Landed, Problem, Step, UPSTREAMED, parts, pristine_image};
 pub use load::{Overlay, Patch, Series, is_patch_id};
+pub use names::{Collision, collisions};
 pub use refresh::{records, refresh, registry_drift, registry_of};
 pub use status::{
-    PatchState, TreeStatus, WorkingTree, applied, position, read_state, scan, status,
+    PatchState, TreeStatus, WorkingTree, applied, count, position, read_state, scan, status,
+    status_of_all_bytes,
 };
-pub use verify::{Finding, Verification, verify};

@@ -111,6 +111,7 @@ pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<Vec<Re
         changes.write(path, text, false);
     }
     changes.drop_unchanged(ctx.project.root());
+    book::warn(ctx, &series.base.id)?;
     let changed = changes.paths().cloned().collect();
     changes.commit(ctx, &lock)?;
     Ok(changed)

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::ctx::Ctx;
 use crate::error::{Error, Kind, Result, ResultExt};
 use crate::model::{Digest, TreeState, read_json};
-use crate::patchset::{Images, Series};
+use crate::patchset::{Images, Series, parts};
 use crate::tree::{Difference, Entry, RelPath, Scan, TreeManifest};
 use crate::vendor::Pristine;
 
@@ -28,8 +28,14 @@ pub enum PatchState {
     Absent,
     /// Some have, some have not.
     Partial,
-    /// A file that it touches is none of the recorded images.
+    /// A file that it touches is none of the recorded images, and nothing says whose edit it is.
     Drifted,
+    /// The last one applied, in a tree with edits: they are taken for edits of this patch.
+    Edited,
+    /// The base already has all that it does.
+    Upstreamed,
+    /// The base already has a part of what it does; see [`crate::patchset::Problem`].
+    PartlyUpstreamed,
 }
 
 impl std::fmt::Display for PatchState {
@@ -39,6 +45,9 @@ impl std::fmt::Display for PatchState {
             PatchState::Absent => "absent",
             PatchState::Partial => "partial",
             PatchState::Drifted => "drifted",
+            PatchState::Edited => "edited",
+            PatchState::Upstreamed => "upstreamed",
+            PatchState::PartlyUpstreamed => "partly upstreamed",
         })
     }
 }
@@ -63,6 +72,8 @@ pub struct TreeStatus {
     pub patches: Vec<(String, PatchState)>,
     /// Files that are neither the base's nor any recorded image: edits.
     pub edited: Vec<Difference>,
+    /// The patch that would take them: the last one applied, as the tree's state file says.
+    pub editing: Option<String>,
     /// Touched files that are as an earlier form of the series left them.
     pub outdated: Vec<RelPath>,
     /// The patch-set id that the tree was left at, as its state file says.
@@ -163,9 +174,16 @@ fn compare(
             patches: series
                 .ids()
                 .into_iter()
-                .map(|id| (id, PatchState::Absent))
+                .enumerate()
+                .map(|(at, id)| {
+                    (
+                        id,
+                        upstreamed(series, images, at).unwrap_or(PatchState::Absent),
+                    )
+                })
                 .collect(),
             edited: Vec::new(),
+            editing: None,
             outdated: Vec::new(),
             recorded: None,
         });
@@ -188,19 +206,34 @@ pub fn classify(
         .flat_map(|state| &state.files)
         .map(|file| (file.path.as_str(), file.post))
         .collect();
+    // Where the tree stands while somebody edits: an edited file is no image, yet the patches up to
+    // there are in it and the others are not.
+    let stands = state.and_then(|state| {
+        let ids = state.applied.iter();
+        let known = series.patches.iter().map(|patch| patch.id());
+        let is_prefix = state.applied.len() <= series.patches.len()
+            && ids.zip(known).all(|(left, known)| left == known);
+        is_prefix.then_some(state.applied.len())
+    });
     let mut edited = Vec::new();
     let mut outdated = Vec::new();
     // For each patch: files with its image (or a later one), without, and none of them.
     let mut tally = vec![(0usize, 0usize, 0usize); series.patches.len()];
     for path in images.paths() {
         let entry = found.get(path);
-        let place = place(images, path, entry);
+        let mut place = place(images, path, entry);
         if place.is_none() {
             match entry {
                 Some(entry) if left.get(path.as_str()) == Some(&entry.sha256) => {
                     outdated.push(path.clone());
                 }
-                _ => edited.push(difference(images, path, entry)),
+                _ => {
+                    edited.push(difference(images, path, entry, stands));
+                    place = stands.map(|count| {
+                        let steps = images.steps(path).iter();
+                        steps.take_while(|step| step.patch < count).count()
+                    });
+                }
             }
         }
         for (at, step) in images.steps(path).iter().enumerate() {
@@ -227,27 +260,34 @@ pub fn classify(
     }
     edited.sort_by(|a, b| a.path().cmp(b.path()));
     outdated.sort();
-    // A patch that touches nothing goes with the others.
+    // A patch that touches nothing goes with the others: as the state file says, else with those
+    // that touch something.
     let any_applied = tally.iter().any(|(applied, _, _)| *applied > 0);
+    let editing = stands
+        .filter(|_| !edited.is_empty())
+        .and_then(|count| count.checked_sub(1));
+    let state_of = |(at, counts): (usize, (usize, usize, usize))| match counts {
+        (_, _, drifted) if drifted > 0 => PatchState::Drifted,
+        (0, 0, 0) if any_applied => PatchState::Applied,
+        (0, _, _) if editing != Some(at) => PatchState::Absent,
+        _ if editing == Some(at) => PatchState::Edited,
+        (_, 0, _) => PatchState::Applied,
+        _ => PatchState::Partial,
+    };
     let patches = series
         .ids()
         .into_iter()
-        .zip(tally)
-        .map(|(id, counts)| {
-            let state = match counts {
-                (_, _, drifted) if drifted > 0 => PatchState::Drifted,
-                (0, 0, 0) if any_applied => PatchState::Applied,
-                (0, _, _) => PatchState::Absent,
-                (_, 0, _) => PatchState::Applied,
-                _ => PatchState::Partial,
-            };
-            (id, state)
+        .zip(tally.into_iter().enumerate())
+        .map(|(id, counted)| {
+            let state = upstreamed(series, images, counted.0);
+            (id, state.unwrap_or_else(|| state_of(counted)))
         })
         .collect();
     TreeStatus {
         exists: true,
         patches,
         edited,
+        editing: editing.map(|at| series.patches[at].id().to_owned()),
         outdated,
         recorded: state.map(|state| state.patchset),
     }
@@ -266,10 +306,25 @@ fn place(images: &Images, path: &RelPath, entry: Option<Entry>) -> Option<usize>
     (entry == pristine).then_some(0)
 }
 
-fn difference(images: &Images, path: &RelPath, entry: Option<Entry>) -> Difference {
+/// Whether the base has the patch at index `at`, wholly or partly.
+fn upstreamed(series: &Series, images: &Images, at: usize) -> Option<PatchState> {
+    match images.landed(at) {
+        0 => None,
+        landed if landed == parts(&series.patches[at]) => Some(PatchState::Upstreamed),
+        _ => Some(PatchState::PartlyUpstreamed),
+    }
+}
+
+/// How a file differs from what it is with `stands` patches applied, or all.
+fn difference(
+    images: &Images,
+    path: &RelPath,
+    entry: Option<Entry>,
+    stands: Option<usize>,
+) -> Difference {
     let path = path.clone();
     let expected = images
-        .at(&path, images.patches())
+        .at(&path, stands.unwrap_or(images.patches()))
         .map(|image| image.entry());
     match (expected, entry) {
         (_, None) => Difference::Missing { path },
@@ -329,7 +384,10 @@ pub fn applied(ctx: &Ctx, pristine: &Pristine) -> Result<WorkingTree> {
 pub fn position(ctx: &Ctx, pristine: &Pristine, series: &Series) -> Result<usize> {
     let images = Images::compute(pristine, series)?;
     let status = status(ctx, pristine, series, &images)?;
-    let is_applied = |(_, state): &&(String, PatchState)| *state == PatchState::Applied;
+    let is_applied = |(_, state): &&(String, PatchState)| {
+        // Edits are for who moves the tree to see.
+        matches!(state, PatchState::Applied | PatchState::Edited)
+    };
     let count = status.patches.iter().take_while(is_applied).count();
     let rest = &status.patches[count..];
     if let Some((id, state)) = rest.iter().find(|(_, state)| *state != PatchState::Absent) {

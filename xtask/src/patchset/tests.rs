@@ -116,6 +116,17 @@ fn until_stops_after_a_patch() {
     apply_all(&toy);
     assert_eq!(states(&toy), [PatchState::Applied; 2]);
     assert!(series.position("secnd").unwrap_err().hints()[0].contains("`second`"));
+    put(
+        &toy.root().join("registry/upstreams.toml"),
+        &(fs::read_to_string(toy.root().join("registry/upstreams.toml")).unwrap()
+            + &format!("[[base]]\nid = \"old\"\ntree = \"{}\"\n", "0".repeat(64))),
+    );
+    put(
+        &toy.root().join("registry/series.toml"),
+        "schema = 1\n[series]\ntoy = []\nold = [\"first\"]\n",
+    );
+    let hint = toy.load().position("first").unwrap_err().hints()[0].clone();
+    assert!(hint.contains("--base old"), "{hint}");
 }
 
 #[test]
@@ -126,7 +137,7 @@ fn edits_are_named_and_never_overwritten() {
     put(&toy.tree().join("src/main.c"), &edited);
     put(&toy.tree().join("src/mine.c"), "mine\n");
     fs::remove_file(toy.tree().join("src/other.c")).unwrap();
-    assert_eq!(states(&toy), [PatchState::Drifted, PatchState::Drifted]);
+    assert_eq!(states(&toy), [PatchState::Applied, PatchState::Edited]);
 
     for result in [
         revert(&toy.ctx, &toy.pristine, &toy.load(), false),
@@ -210,8 +221,12 @@ fn root_failures_and_what_follows_are_told_apart() {
     insta::assert_snapshot!(error.to_string(), @r"
     the series does not apply to toy
     - first: src/main.c: hunk 1 (int main()), line 2: the file is not what the hunk expects
-        expected:     uno();
-        found:        one();
+        line    expected      | found
+           1    int main() {  | int main() {
+           2 !      uno();    |     one();
+           3        two();    |     two();
+           4        return 0; |     return 0;
+           5    }             | }
     - second: not tried, since `first` failed
     ");
 }
@@ -294,79 +309,11 @@ fn bad_series_and_manifests_are_clear_errors() {
     put(&manifest, &format!("{text}gate = [\"chash\"]\n"));
     let typo = error(&toy).to_string();
     assert!(
-        typo.contains("patch.toml:5:1: unknown field `gate`"),
+        typo.contains("patch.toml:6:1: unknown field `gate`"),
         "{typo}"
     );
     put(&manifest, &text.replace("schema = 1", "schema = 2"));
     assert!(error(&toy).to_string().contains("schema 2"));
-}
-
-#[test]
-fn verify_finds_drift_in_registry_and_tree() {
-    let toy = Toy::with_two_patches();
-    let series = toy.load();
-    let findings = |toy: &Toy| {
-        let result = verify(&toy.ctx, &toy.pristine, &toy.load()).unwrap();
-        result
-            .findings
-            .into_iter()
-            .map(|f| format!("{}: {}", f.part, f.what))
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(findings(&toy), ["registry: registry/hooks.toml is missing"]);
-    assert_eq!(refresh(&toy.ctx, &toy.pristine, &series).unwrap().len(), 2);
-    assert!(
-        refresh(&toy.ctx, &toy.pristine, &series)
-            .unwrap()
-            .is_empty(),
-        "stable"
-    );
-    apply_all(&toy);
-    assert_eq!(findings(&toy), [""; 0]);
-
-    // What is recorded of a base that is gone.
-    let registry = toy.root().join("registry/hooks.toml");
-    let text = fs::read_to_string(&registry).unwrap();
-    put(
-        &registry,
-        &text.replacen("base = \"toy\"", "base = \"old\"", 1),
-    );
-    assert_eq!(
-        findings(&toy),
-        ["registry: it records the base old, which is gone"]
-    );
-    refresh(&toy.ctx, &toy.pristine, &series).unwrap();
-    assert_eq!(fs::read_to_string(&registry).unwrap(), text);
-
-    // One flipped byte in a patched file, and one in a file that no patch touches.
-    put(&toy.tree().join("src/hook.c"), "void hook() {;\n");
-    put(&toy.tree().join("src/other.c"), "int Other;\n");
-    let found = findings(&toy);
-    assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found[0].starts_with("tree: vendor/toy/src/hook.c: expected sha256 "));
-    assert!(found[1].starts_with("tree: vendor/toy/src/other.c: expected sha256 "));
-    let series = toy.load();
-    apply(&toy.ctx, &toy.pristine, &series, 2, true).unwrap();
-    assert_eq!(findings(&toy), [""; 0]);
-
-    // A hook without marker, and a deleted line that nobody allowed.
-    toy.patch("first", &HOOK.replace("// opencoti-hook: first", ""), &[]);
-    let found = findings(&toy).join("\n");
-    assert!(
-        found.contains("the hook's first line has no marker"),
-        "{found}"
-    );
-    assert!(found.contains("registry: hook of first"), "{found}");
-    toy.series(&["first"]);
-    let deleting = HOOK
-        .replace("     one();", "-    one();")
-        .replace("+1,6", "+1,5");
-    toy.patch("first", &deleting, &[]);
-    let found = findings(&toy).join("\n");
-    assert!(
-        found.contains("1 upstream line deleted, 0 allowed"),
-        "{found}"
-    );
 }
 
 /// Where the stamps of the working tree lie.
@@ -433,8 +380,8 @@ fn stamps_that_lie_do_not_deceive_verify_and_build() {
 
     let series = toy.load();
     refresh(&toy.ctx, &toy.pristine, &series).unwrap();
-    let found = verify(&toy.ctx, &toy.pristine, &series).unwrap();
-    let named = |finding: &Finding| finding.what.contains("src/other.c");
+    let found = crate::verify::series(&toy.ctx, &toy.pristine, &series).unwrap();
+    let named = |finding: &crate::verify::Finding| finding.what.contains("src/other.c");
     assert!(found.findings.iter().any(named), "{:?}", found.findings);
     assert!(applied(&toy.ctx, &toy.pristine).is_err());
 }
@@ -600,30 +547,16 @@ fn an_overlay_cannot_stand_on_a_folder_or_below_a_file() {
         let error = apply(&toy.ctx, &toy.pristine, &series, 2, false).unwrap_err();
         assert_eq!(error.kind(), Kind::Finding, "{second}: {error}");
         assert!(error.to_string().contains(words), "{second}: {error}");
-        let result = verify(&toy.ctx, &toy.pristine, &series).unwrap();
-        let found = |finding: &Finding| finding.part == "patch" && finding.what.contains(words);
+        let result = crate::verify::series(&toy.ctx, &toy.pristine, &series).unwrap();
+        let found = |finding: &crate::verify::Finding| {
+            finding.part == "patch" && finding.what.contains(words)
+        };
         assert!(result.findings.iter().any(found), "{second}");
     }
     let toy = Toy::new();
     toy.patch("first", "", &[("src/main.c.txt", "1"), ("sr", "2")]);
     toy.series(&["first"]);
     apply_all(&toy);
-}
-
-#[test]
-fn a_gate_that_is_not_there_is_a_finding() {
-    let toy = Toy::with_two_patches();
-    let file = toy.root().join("patches/first/patch.toml");
-    let text = fs::read_to_string(&file).unwrap();
-    put(&file, &format!("{text}gates = [\"chash\"]\n"));
-    let missing = |toy: &Toy| {
-        let result = verify(&toy.ctx, &toy.pristine, &toy.load()).unwrap();
-        let gate = |finding: &&Finding| finding.what.contains("gates/chash.toml");
-        result.findings.iter().filter(gate).count()
-    };
-    assert_eq!(missing(&toy), 1);
-    put(&toy.root().join("gates/chash.toml"), "");
-    assert_eq!(missing(&toy), 0);
 }
 
 #[test]
@@ -649,7 +582,7 @@ fn a_registry_of_another_schema_is_not_read() {
     let path = toy.root().join("registry/hooks.toml");
     let text = fs::read_to_string(&path).unwrap();
     put(&path, &text.replace("schema = 1", "schema = 2"));
-    assert!(verify(&toy.ctx, &toy.pristine, &series).is_err());
+    assert!(crate::verify::series(&toy.ctx, &toy.pristine, &series).is_err());
     assert!(refresh(&toy.ctx, &toy.pristine, &series).is_err());
     let path = toy.root().join("registry/upstreams.toml");
     let text = fs::read_to_string(&path).unwrap();

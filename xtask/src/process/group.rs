@@ -44,6 +44,42 @@ pub fn tied(program: &Path, signal: Signal) -> Command {
     command
 }
 
+/// As [`tied`], for a command that is complete but for its streams: its arguments, folder and
+/// variables stay. One whose program cannot be found stays as it is, so that its absence is said
+/// by the start and not by `setpriv`.
+pub(super) fn tie(command: &mut Command, signal: Signal) {
+    if command.get_program() == "setpriv" || !is_there(command) {
+        return;
+    }
+    let mut tied = tied(Path::new(command.get_program()), signal);
+    tied.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => tied.env(name, value),
+            None => tied.env_remove(name),
+        };
+    }
+    if let Some(dir) = command.get_current_dir() {
+        tied.current_dir(dir);
+    }
+    *command = tied;
+}
+
+/// Whether the program of `command` is a file, or one in the search path.
+fn is_there(command: &Command) -> bool {
+    let program = Path::new(command.get_program());
+    if program.components().count() > 1 {
+        let from = command.get_current_dir().unwrap_or(Path::new("."));
+        return from.join(program).is_file();
+    }
+    let own = command.get_envs().find(|(name, _)| *name == "PATH");
+    let path = match own {
+        Some((_, value)) => value.map(std::ffi::OsStr::to_os_string),
+        None => std::env::var_os("PATH"),
+    };
+    path.is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
+}
+
 impl Group {
     /// Starts `command`, without input, in a group of its own. `grace` is the time between
     /// asking it to end and killing it.
@@ -259,6 +295,25 @@ mod tests {
         let (mut process, _dir) = shell("echo ready; exec sleep 1000", 60_000);
         let status = process.end().unwrap();
         assert_eq!(describe(status), "by signal 15 (SIGTERM)");
+    }
+
+    #[test]
+    fn tying_changes_nothing_else() {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "pwd; echo $A${B-unset}"])
+            .env("A", "1")
+            .env_remove("B")
+            .current_dir("/usr");
+        tie(&mut command, Signal::Term);
+        assert!(!setpriv() || command.get_program() == "setpriv");
+        let output = command.output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "/usr\n1unset\n");
+        for missing in ["no-such-program-here", "/nonexistent/ninja"] {
+            let mut command = Command::new(missing);
+            tie(&mut command, Signal::Term);
+            assert_eq!(command.get_program(), missing);
+        }
     }
 
     #[test]

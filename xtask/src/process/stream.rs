@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::ctx::Ctx;
 use crate::error::Result;
-use crate::process::Group;
+use crate::process::group::tie;
+use crate::process::{Group, Signal};
 
 /// How often the cancel flag is looked at.
 const POLL: Duration = Duration::from_millis(50);
@@ -38,7 +39,8 @@ pub fn capture(ctx: &Ctx, command: &mut Command) -> Result<Done> {
 }
 
 /// Runs `command` in a process group of its own and hands over each line of its stdout and
-/// stderr. Once the run is cancelled, or `on_line` fails, the group is ended.
+/// stderr. Once the run is cancelled, or `on_line` fails, the group is ended; when this program is
+/// killed, `command` is asked to end.
 pub fn stream(
     ctx: &Ctx,
     command: &mut Command,
@@ -46,6 +48,7 @@ pub fn stream(
 ) -> Result<ExitStatus> {
     ctx.cancel.check()?;
     ctx.sink.detail(&shown(command));
+    tie(command, Signal::Term);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut group = Group::start(command, GRACE)?;
     let (sender, lines) = channel();

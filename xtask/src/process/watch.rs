@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::ctx::Cancel;
 use crate::error::{Result, ResultExt};
-use crate::process::Group;
+use crate::process::group::tie;
+use crate::process::{Group, Signal};
 
 /// How long a program may be silent.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +49,7 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// Runs `command` to its end. `sign` is a number that changes while the program gets on, 0 until
 /// it does at all; `line` is told each line of output. Fails only where the program cannot be
-/// started, or when `cancel` is set.
+/// started, or when `cancel` is set. When this program is killed, `command` is asked to end.
 pub fn run(
     command: &mut Command,
     cancel: &Cancel,
@@ -57,8 +58,9 @@ pub fn run(
     line: &mut dyn FnMut(&str),
 ) -> Result<End> {
     cancel.check()?;
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let program = command.get_program().to_string_lossy().into_owned();
+    tie(command, Signal::Term);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut group = Group::start(command, GRACE)?;
     let lines = listen(&mut group);
     let mut output = std::collections::VecDeque::new();

@@ -79,6 +79,18 @@ impl RelPath {
             .map(|(at, _)| RelPath(self.0[..at].to_owned()))
     }
 
+    /// What `text`, a path or a part of one, is to a file system that folds case and the form of
+    /// letters with accents (NFC, NFD): two names with the same result may be one file.
+    pub fn folded(text: &str) -> String {
+        if text.is_ascii() {
+            return text.to_ascii_lowercase();
+        }
+        let form = icu_normalizer::DecomposingNormalizerBorrowed::new_nfd();
+        // A letter that is made small may come apart anew.
+        form.normalize(&form.normalize(text).to_lowercase())
+            .into_owned()
+    }
+
     /// The path below `root`. Only lexical: see [`RelPath::resolve`] before writing.
     pub fn below(&self, root: &Path) -> PathBuf {
         root.join(&self.0)

@@ -38,6 +38,15 @@ pub struct Pristine {
     pub manifest: TreeManifest,
 }
 
+impl Pristine {
+    /// Whether it can be built at all: there is a top-level `CMakeLists.txt`.
+    pub fn is_buildable(&self) -> bool {
+        self.manifest
+            .iter()
+            .any(|(path, _)| path.as_str() == "CMakeLists.txt")
+    }
+}
+
 /// A base, and how it got into the cache.
 #[derive(Clone, Debug)]
 pub struct Obtained {

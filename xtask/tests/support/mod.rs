@@ -55,8 +55,10 @@ impl Checkout {
         );
         put(
             &root.join("patches/hook/patch.toml"),
-            "schema = 1\nid = \"hook\"\ntitle = \"A hook\"\npurpose = \"Test.\"\n",
+            "schema = 1\nid = \"hook\"\ntitle = \"A hook\"\npurpose = \"Test.\"\n\
+             gates = [\"chash\"]\n",
         );
+        put(&root.join("gates/chash.toml"), "id = \"chash\"\n");
         put(
             &root.join("patches/hook/hooks.patch"),
             "--- a/src/main.c\n+++ b/src/main.c\n@@ -1,4 +1,5 @@\n int main() {\n     one();\n\

@@ -1,0 +1,7 @@
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    if let Err(broken) = llama_patchset::invariants::check_hooks(input) {
+        panic!("{broken}");
+    }
+});
