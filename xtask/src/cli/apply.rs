@@ -23,7 +23,7 @@ pub struct ApplyArgs {
 
 /// Applies the series, all of it or up to one patch.
 pub fn run(ctx: &Ctx, args: ApplyArgs) -> Result<Outcome> {
-    let (pristine, series) = series::load(ctx, &args.base)?;
+    let (pristine, series) = series::load_recorded(ctx, &args.base)?;
     let count = match &args.until {
         Some(id) => series.position(id)?,
         None => series.patches.len(),

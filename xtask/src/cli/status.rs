@@ -18,7 +18,7 @@ pub struct StatusArgs {
 
 /// Says what is applied. Edits, half-applied patches and an outdated tree are findings.
 pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
-    let (pristine, series) = series::load(ctx, &args.base)?;
+    let (pristine, series) = series::load_recorded(ctx, &args.base)?;
     let base = &series.base;
     let (images, problems) = Images::attempt(&pristine, &series)?;
     let tree = patchset::status(ctx, &pristine, &series, &images)?;

@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
-use crate::model::{TrackedFile, TreeState};
+use crate::model::{Digest, TrackedFile, TreeState};
 use crate::patchset::images::{Image, pristine_image};
-use crate::patchset::status::{STAMPS, STATE_DIR, TreeStatus, count, glance, read_state};
+use crate::patchset::status::{STAMPS, STATE_DIR, TreeStatus, count, glance, read_state, remember};
 use crate::patchset::{Images, Series};
 use crate::tree::{Difference, Entry, RelPath, Scan, TreeManifest, recover, stage_without};
 use crate::vendor::Pristine;
@@ -136,6 +136,8 @@ fn move_to(
         }
     }
     moved.written = writes.iter().map(|(path, _)| (*path).clone()).collect();
+    let made = writes.iter().map(|(path, image)| (*path, image.sha256()));
+    let made: Vec<(&RelPath, Digest)> = made.collect();
     let writes = writes
         .into_iter()
         .map(|(path, image)| (path, image.content.as_slice(), image.executable));
@@ -146,7 +148,12 @@ fn move_to(
     let path = RelPath::new(format!("{STATE_DIR}state.json"))?;
     staged.write(&path, &json, false)?;
     ctx.cancel.check()?;
-    staged.commit()?;
+    let mut written = staged.commit()?;
+    if let Some(scan) = scan {
+        let made = made.into_iter();
+        let made = made.filter_map(|(path, digest)| Some((path, (written.remove(path)?, digest))));
+        remember(scan, &made.collect());
+    }
     Ok(moved)
 }
 
@@ -191,8 +198,8 @@ fn state_of(pristine: &Pristine, series: &Series, images: &Images, count: usize)
         .filter_map(|path| {
             Some(TrackedFile {
                 path: path.to_string(),
-                pre: images.pristine(path).map(|image| image.sha256),
-                post: images.at(path, count)?.sha256,
+                pre: images.pristine(path).map(|image| image.sha256()),
+                post: images.at(path, count)?.sha256(),
             })
         })
         .collect();

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::OnceLock;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -32,15 +33,23 @@ struct FileImages {
 }
 
 /// One content of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Image {
     /// The bytes.
     pub content: Vec<u8>,
-    /// Their digest.
-    pub sha256: Digest,
+    /// See [`Image::sha256`].
+    digest: OnceLock<Digest>,
     /// Whether the file is executable.
     pub executable: bool,
 }
+
+impl PartialEq for Image {
+    fn eq(&self, other: &Self) -> bool {
+        self.executable == other.executable && self.content == other.content
+    }
+}
+
+impl Eq for Image {}
 
 /// What one patch makes of a file.
 #[derive(Clone, Debug)]
@@ -414,16 +423,26 @@ fn history(
             image,
         });
     }
+    if let Some(last) = steps.last() {
+        // Everybody asks for this one: here, beside the others.
+        last.image.sha256();
+    }
     Some(FileImages { pristine, steps })
 }
 
 impl Image {
     fn new(content: Vec<u8>, executable: bool) -> Self {
         Image {
-            sha256: Digest::of(&content),
             content,
+            digest: OnceLock::new(),
             executable,
         }
+    }
+
+    /// The digest of the content. Computed when it is first asked for: of most images between
+    /// base and series nobody ever does.
+    pub fn sha256(&self) -> Digest {
+        *self.digest.get_or_init(|| Digest::of(&self.content))
     }
 
     /// Its entry in a manifest.
@@ -434,7 +453,7 @@ impl Image {
             } else {
                 FileMode::Plain
             },
-            sha256: self.sha256,
+            sha256: self.sha256(),
         }
     }
 }
@@ -453,10 +472,12 @@ pub fn pristine_image(pristine: &Pristine, path: &RelPath) -> Result<Option<Imag
         fs_err::read(path.below(&pristine.root))?,
         entry.mode == FileMode::Executable,
     );
-    if image.sha256 != entry.sha256 {
+    if image.sha256() != entry.sha256 {
         return Err(Error::finding(format!(
             "the cached base {} was changed: {path}: expected sha256 {}, found {}",
-            pristine.base.id, entry.sha256, image.sha256
+            pristine.base.id,
+            entry.sha256,
+            image.sha256()
         ))
         .hint(format!(
             "cargo xtask vendor --base {} --force",

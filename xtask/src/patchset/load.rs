@@ -153,14 +153,19 @@ impl Patch {
                 .hint("lowercase letters, digits and single hyphens, beginning with a letter"));
         }
         let file = dir.join("patch.toml");
-        if !file.is_file() {
-            let known = known_patches(project);
-            return Err(Error::config(format!(
-                "unknown patch `{id}`: there is no {}",
-                project.show(&file)
-            ))
-            .hint(suggest(id, known.iter().map(String::as_str), "patches")));
-        }
+        // One look at the folder says what there is to open.
+        let names = match names(project, &dir, bases) {
+            Ok(names) if names.iter().any(|name| name == "patch.toml") => names,
+            Err(error) if file.is_file() => return Err(error),
+            _ => {
+                let known = known_patches(project);
+                return Err(Error::config(format!(
+                    "unknown patch `{id}`: there is no {}",
+                    project.show(&file)
+                ))
+                .hint(suggest(id, known.iter().map(String::as_str), "patches")));
+            }
+        };
         let manifest: PatchManifest = read_toml(&file)?;
         if manifest.id != id {
             return Err(
@@ -168,7 +173,6 @@ impl Patch {
                     .context(project.show(&file)),
             );
         }
-        let names = names(project, &dir, bases)?;
         let (hooks_file, hooks_text, hooks) = load_hooks(project, &dir, base, &names)?;
         let overlay = match names.iter().any(|name| name == "src") {
             true => {

@@ -1,6 +1,7 @@
 //! What is applied, from hashes.
 
 use std::collections::BTreeMap;
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -104,6 +105,11 @@ pub fn scan(root: &Path) -> Result<TreeManifest> {
 pub fn glance(root: &Path) -> Result<Scan> {
     let memory = root.join(STATE_DIR).join(STAMPS);
     TreeManifest::of_tree_with(root, is_skipped, &memory).map_err(|error| unreadable(root, error))
+}
+
+/// Remembers the files of a tree that was replaced; `made` are those that were written.
+pub(super) fn remember(scan: Scan, made: &BTreeMap<&RelPath, (Metadata, Digest)>) {
+    scan.remember_replaced(is_skipped, made);
 }
 
 fn is_skipped(path: &str) -> bool {
@@ -296,14 +302,14 @@ pub fn classify(
 /// How many steps of the series a file has been through; absent where it is no image at all.
 fn place(images: &Images, path: &RelPath, entry: Option<Entry>) -> Option<usize> {
     let steps = images.steps(path);
-    if let Some(at) = steps
-        .iter()
-        .rposition(|step| entry == Some(step.image.entry()))
-    {
-        return Some(at + 1);
+    let pristine = images.pristine(path);
+    if entry == pristine.map(super::images::Image::entry) {
+        // By the bytes: other lengths are told apart without hashing all that lies between.
+        let same = |step: &super::Step| Some(&step.image) == pristine;
+        return Some(steps.iter().rposition(same).map_or(0, |at| at + 1));
     }
-    let pristine = images.pristine(path).map(super::images::Image::entry);
-    (entry == pristine).then_some(0)
+    let same = |step: &super::Step| entry == Some(step.image.entry());
+    steps.iter().rposition(same).map(|at| at + 1)
 }
 
 /// Whether the base has the patch at index `at`, wholly or partly.

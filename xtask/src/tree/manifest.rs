@@ -66,8 +66,12 @@ pub struct TreeManifest {
 pub struct Scan {
     /// The files.
     pub manifest: TreeManifest,
+    root: PathBuf,
     memory: PathBuf,
-    fresh: Option<(Stamps, Clock)>,
+    /// What is known of the files that cannot change without another stamp.
+    settled: Stamps,
+    /// To write that, where it is news.
+    news: Option<Clock>,
 }
 
 /// Where a tree is not what its manifest says.
@@ -181,11 +185,17 @@ impl TreeManifest {
             let hashed = hashed.map(|((path, meta), entry)| (path, meta, entry.sha256));
             (Stamps::of(&clock, &stamps, hashed), clock)
         });
+        let (settled, news) = match fresh {
+            Some((fresh, clock)) if fresh != stamps => (fresh, Some(clock)),
+            _ => (stamps, None),
+        };
         let paths = listed.into_iter().map(|(path, _)| path);
         Ok(Scan {
             manifest: paths.zip(files).collect(),
+            root: root.to_path_buf(),
             memory: memory.to_path_buf(),
-            fresh: fresh.filter(|(fresh, _)| *fresh != stamps),
+            settled,
+            news,
         })
     }
 
@@ -340,10 +350,30 @@ impl FromIterator<(RelPath, Entry)> for TreeManifest {
 impl Scan {
     /// Remembers what was hashed, for the next time. A failure costs time only, and is none.
     pub fn remember(self) -> TreeManifest {
-        if let Some((stamps, clock)) = self.fresh {
-            stamps.save(clock, &self.memory);
+        if let Some(clock) = self.news {
+            self.settled.save(clock, &self.memory);
         }
         self.manifest
+    }
+
+    /// As [`Scan::remember`], once the tree was replaced by one in which `made` is new and all
+    /// else is linked: spares hashing all of it for another time of change. An edit while it was
+    /// replaced shows, unless it keeps the size and sets the time stamp back.
+    pub fn remember_replaced(
+        self,
+        skip: impl Fn(&str) -> bool + Sync,
+        made: &BTreeMap<&RelPath, (Metadata, Digest)>,
+    ) {
+        let Some(clock) = self.memory.parent().and_then(Clock::read) else {
+            return;
+        };
+        let Ok(mut now) = list(&self.root, &skip) else {
+            return;
+        };
+        now.retain(|(_, meta)| meta.file_type().is_file());
+        self.settled
+            .after(&clock, made, &now)
+            .save(clock, &self.memory);
     }
 }
 

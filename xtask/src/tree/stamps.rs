@@ -10,6 +10,7 @@
 //! that is mapped into memory and written to in the same place twice may keep its stamps until
 //! the kernel writes it out; the same is true of git's index.
 
+use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::io::Write;
 use std::path::Path;
@@ -70,6 +71,12 @@ impl Stamp {
     fn of(_: &Metadata) -> Option<Stamp> {
         None
     }
+
+    /// All but what a hard link changes: the time of change of the inode.
+    fn but_link(mut self) -> Stamp {
+        self.0[24..40].fill(0);
+        self
+    }
 }
 
 impl Clock {
@@ -101,6 +108,19 @@ impl Clock {
 
     #[cfg(not(unix))]
     fn outdates(&self, _: &Metadata) -> bool {
+        false
+    }
+
+    /// Whether all that `meta` says came before that moment, by the ticks of the file system:
+    /// enough where `lstat` was asked after it.
+    #[cfg(unix)]
+    fn is_after(&self, meta: &Metadata) -> bool {
+        let (modified, changed) = times(meta);
+        modified.max(changed) < self.now
+    }
+
+    #[cfg(not(unix))]
+    fn is_after(&self, _: &Metadata) -> bool {
         false
     }
 }
@@ -153,13 +173,18 @@ impl Stamps {
         bytes
     }
 
-    /// The digest of a file's content, where the file is as it was.
-    pub(super) fn digest(&self, path: &RelPath, meta: &Metadata) -> Option<Digest> {
+    fn get(&self, path: &RelPath) -> Option<(Stamp, Digest)> {
         let at = self
             .0
             .binary_search_by(|file| file.0.as_str().cmp(path.as_str()));
         let (_, stamp, digest) = self.0.get(at.ok()?)?;
-        (Stamp::of(meta)? == *stamp).then_some(*digest)
+        Some((*stamp, *digest))
+    }
+
+    /// The digest of a file's content, where the file is as it was.
+    pub(super) fn digest(&self, path: &RelPath, meta: &Metadata) -> Option<Digest> {
+        let (stamp, digest) = self.get(path)?;
+        (Stamp::of(meta)? == stamp).then_some(digest)
     }
 
     /// Remembers files, sorted by path, in the place of all that was remembered, but for those
@@ -173,6 +198,31 @@ impl Stamps {
         let files = files.filter_map(|(path, meta, digest)| {
             let settled = known.digest(path, meta).is_some() || clock.outdates(meta);
             let stamp = Stamp::of(meta).filter(|_| settled)?;
+            Some((path.to_string(), stamp, digest))
+        });
+        Stamps(files.collect())
+    }
+
+    /// What is known of the files of a tree that was just put in the place of this one: `made` was
+    /// written, and the rest linked, which gives a file another time of change and leaves all else
+    /// as it was. `clock` was read before `lstat` was asked for `now`: what changes later than
+    /// that has a later stamp.
+    pub(super) fn after(
+        &self,
+        clock: &Clock,
+        made: &BTreeMap<&RelPath, (Metadata, Digest)>,
+        now: &[(RelPath, Metadata)],
+    ) -> Stamps {
+        let files = now.iter().filter_map(|(path, meta)| {
+            let stamp = Stamp::of(meta).filter(|_| clock.is_after(meta))?;
+            let digest = match made.get(path) {
+                // As it was written, before anybody else could see it.
+                Some((written, digest)) => (Stamp::of(written)? == stamp).then_some(*digest)?,
+                None => {
+                    let (old, digest) = self.get(path)?;
+                    (old.but_link() == stamp.but_link()).then_some(digest)?
+                }
+            };
             Some((path.to_string(), stamp, digest))
         });
         Stamps(files.collect())

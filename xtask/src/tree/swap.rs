@@ -8,8 +8,10 @@
 //! them left.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs::Metadata;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
@@ -88,6 +90,7 @@ pub struct Staged {
     target: PathBuf,
     dir: PathBuf,
     fresh: Vec<PathBuf>,
+    written: Mutex<BTreeMap<RelPath, Metadata>>,
     keep: bool,
 }
 
@@ -115,6 +118,7 @@ pub fn stage_without(target: &Path, left_out: &BTreeSet<&RelPath>) -> Result<Sta
         target: target.to_path_buf(),
         dir,
         fresh: Vec::new(),
+        written: Mutex::default(),
         keep: false,
     };
     if target.exists() {
@@ -199,7 +203,7 @@ fn clear(dest: &Path) -> std::io::Result<()> {
 }
 
 /// Writes a file that is nobody else's: never into the shared inode, nor through a link.
-fn write_fresh(dest: &Path, content: &[u8], executable: bool) -> Result<()> {
+fn write_fresh(dest: &Path, content: &[u8], executable: bool) -> Result<Metadata> {
     step()?;
     clear(dest)?;
     step()?;
@@ -216,7 +220,7 @@ fn write_fresh(dest: &Path, content: &[u8], executable: bool) -> Result<()> {
     }
     #[cfg(not(unix))]
     let _ = executable;
-    Ok(())
+    Ok(file.metadata()?)
 }
 
 impl Staged {
@@ -257,7 +261,11 @@ impl Staged {
             }
         }
         each(work, |(path, dest, content, executable)| {
-            write_fresh(&dest, content, executable).context(|| format!("replacing {path}"))
+            let meta =
+                write_fresh(&dest, content, executable).context(|| format!("replacing {path}"))?;
+            let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+            written.insert((*path).clone(), meta);
+            Ok(())
         })
     }
 
@@ -296,8 +304,9 @@ impl Staged {
         Ok(())
     }
 
-    /// Puts the staged tree in the old one's place and removes the old one.
-    pub fn commit(mut self) -> Result<()> {
+    /// Puts the staged tree in the old one's place and removes the old one. Returns what `fstat`
+    /// said of each written file.
+    pub fn commit(mut self) -> Result<BTreeMap<RelPath, Metadata>> {
         if self.target.exists() {
             self.flush_fresh()?;
             step()?;
@@ -319,7 +328,8 @@ impl Staged {
         if self.dir.exists() {
             remove_tree(&self.dir)?;
         }
-        Ok(())
+        let written = std::mem::take(&mut self.written);
+        Ok(written.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Writes what is new to disk, and the folders that name it.

@@ -163,6 +163,20 @@ impl Cache {
         read_manifest(&self.entry(base), base).ok()
     }
 
+    /// A finished entry, whatever became of the files of its tree.
+    pub(super) fn entire(&self, base: &Base) -> Option<Pristine> {
+        let dir = self.entry(base);
+        let root = dir.join("tree");
+        if !root.is_dir() || !dir.join("index").is_file() {
+            return None;
+        }
+        Some(Pristine {
+            base: base.clone(),
+            root,
+            manifest: read_manifest(&dir, base).ok()?,
+        })
+    }
+
     /// Puts the tree in `<temp>/base/tree` in its place. The caller holds the lock and has
     /// checked that `manifest` has the pinned digest.
     pub(super) fn install(
