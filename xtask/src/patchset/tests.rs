@@ -390,8 +390,22 @@ fn stamps_that_lie_do_not_deceive_verify_and_build() {
 /// what it was or exactly what it should become, and the next command works.
 #[test]
 fn a_kill_at_any_step_leaves_before_or_after() {
+    kill_at_any_step(&Toy::with_two_patches());
+}
+
+/// As many files as are written to disk by one call.
+#[test]
+fn a_kill_at_any_step_of_many_files_leaves_before_or_after() {
     let toy = Toy::with_two_patches();
-    apply_all(&toy);
+    let names: Vec<String> = (0..40).map(|at| format!("many/{at}")).collect();
+    let files: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "")).collect();
+    toy.patch("third", "", &files);
+    toy.series(&["first", "second", "third"]);
+    kill_at_any_step(&toy);
+}
+
+fn kill_at_any_step(toy: &Toy) {
+    apply_all(toy);
     let patched = toy.tree_digest();
     let vanilla = toy.pristine.manifest.digest();
     let series = toy.load();
@@ -400,7 +414,8 @@ fn a_kill_at_any_step_leaves_before_or_after() {
     loop {
         revert(&toy.ctx, &toy.pristine, &series, false).unwrap();
         fault::kill_after(kills + 1);
-        let result = apply(&toy.ctx, &toy.pristine, &series, 2, false);
+        let count = series.patches.len();
+        let result = apply(&toy.ctx, &toy.pristine, &series, count, false);
         let killed = fault::disarm();
         assert_eq!(result.is_err(), killed);
         let digest = toy.tree_digest();
@@ -409,7 +424,7 @@ fn a_kill_at_any_step_leaves_before_or_after() {
             d if d == patched => after += 1,
             _ => panic!("after a kill at step {kills} the tree is neither vanilla nor patched"),
         }
-        apply_all(&toy);
+        apply_all(toy);
         assert_eq!(toy.tree_digest(), patched, "after a kill at step {kills}");
         assert_eq!(
             fs::read_dir(toy.root().join("vendor")).unwrap().count(),

@@ -325,6 +325,36 @@ mod tests {
     }
 
     #[test]
+    fn a_move_leaves_known_what_only_got_another_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("f"), dir.path().join("g"));
+        let look = |path: &Path| std::fs::symlink_metadata(path).unwrap();
+        std::fs::write(&file, "one").unwrap();
+        let old = of(&clock(dir.path(), 3), &look(&file));
+        let after = |stamps: &Stamps, made: Option<&Metadata>, ahead: i128| {
+            let made = made.map(|meta| (meta.clone(), Digest::of(b"one")));
+            let key = path();
+            let made = made.into_iter().map(|made| (&key, made)).collect();
+            let now = [(path(), look(&file))];
+            let found = stamps.after(&clock(dir.path(), ahead), &made, &now);
+            found.digest(&path(), &now[0].1).is_some()
+        };
+        let none = Stamps::default();
+        let written = look(&file);
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(after(&none, Some(&written), 0), "as it was written");
+        std::fs::hard_link(&file, &link).unwrap();
+        std::fs::remove_file(&link).unwrap();
+        assert_eq!(old.digest(&path(), &look(&file)), None, "another stamp");
+        assert!(after(&old, None, 1));
+        assert!(!after(&old, None, -1), "may change in the same tick");
+        assert!(!after(&none, None, 1), "never hashed");
+        assert!(!after(&none, Some(&written), 1), "not as it was written");
+        std::fs::write(&file, "two").unwrap();
+        assert!(!after(&old, None, 1), "an edit meanwhile");
+    }
+
+    #[test]
     fn comes_back_from_disk_or_not_at_all() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("stamps");
