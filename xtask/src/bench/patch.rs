@@ -102,9 +102,16 @@ const OURS: [(&str, &str); 5] = [
     ("apply-new", "apply without a tree: the base is copied too"),
 ];
 
-/// Measures. `pristine` is a base of the project; scratch files lie under `target/bench/patch`.
+/// Measures. `pristine` is a base of the project; scratch files lie in a folder of this run
+/// under `target/bench`.
 pub fn patch(ctx: &Ctx, pristine: &Pristine, options: &Options) -> Result<Report> {
-    let dir = ctx.project.target().join("bench/patch");
+    let scratch = ctx.project.target().join("bench");
+    fs_err::create_dir_all(&scratch)?;
+    // Its own: another run may be at work, and must not lose its files.
+    let scratch = tempfile::Builder::new()
+        .prefix("patch-")
+        .tempdir_in(scratch)?;
+    let dir = scratch.path();
     let before = load();
     let task = ctx
         .sink
@@ -112,7 +119,7 @@ pub fn patch(ctx: &Ctx, pristine: &Pristine, options: &Options) -> Result<Report
     let mut series = Vec::new();
     for (done, count) in options.series.iter().enumerate() {
         task.message(&format!("{count} patches"));
-        let bench = Bench::new(ctx, pristine, options, *count, &dir)?;
+        let bench = Bench::new(ctx, pristine, options, *count, dir)?;
         series.push(bench.measure()?);
         task.progress(done as u64 + 1, options.series.len() as u64 + 1);
     }
@@ -120,7 +127,7 @@ pub fn patch(ctx: &Ctx, pristine: &Pristine, options: &Options) -> Result<Report
     let with_git = options.peers.iter().any(|peer| peer.program() == "git");
     let rounds = options.rounds.unwrap_or(ROUNDS);
     let long = long::measure(ctx, &options.hunks, rounds, with_git, &dir.join("long"))?;
-    fs_err::remove_dir_all(&dir)?;
+    scratch.close()?;
     task.finish("done");
     Ok(Report {
         base: pristine.base.id.clone(),
