@@ -27,10 +27,12 @@
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
 //! | [`gate`] | servers under test, comparisons, verdicts, reports |
 //! | [`doctor`] | what is there and what is missing |
+//! | [`bench`] | our own speed beside that of other programs |
 //! | [`invariants`] | what must hold for any input of the readers, for fuzzing |
 //! | [`cli`] | the only part that knows of clap and terminals: one command, one file |
 
 pub mod authoring;
+pub mod bench;
 pub mod build;
 pub mod cli;
 pub mod ctx;

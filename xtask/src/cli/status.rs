@@ -4,11 +4,10 @@ use serde_json::json;
 
 use crate::cli::args::BaseArg;
 use crate::cli::problem::painted;
-use crate::cli::{Outcome, Status};
+use crate::cli::{Outcome, Status, series};
 use crate::ctx::Ctx;
 use crate::error::Result;
-use crate::patchset::{self, Images, PatchState, Series, UPSTREAMED};
-use crate::vendor;
+use crate::patchset::{self, Images, PatchState, UPSTREAMED};
 
 /// Flags of `status`.
 #[derive(Debug, clap::Args)]
@@ -19,9 +18,8 @@ pub struct StatusArgs {
 
 /// Says what is applied. Edits, half-applied patches and an outdated tree are findings.
 pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
-    let base = ctx.project.base(args.base.base.as_deref())?;
-    let series = Series::load(&ctx.project, &base)?;
-    let pristine = vendor::ensure(ctx, &base)?;
+    let (pristine, series) = series::load_recorded(ctx, &args.base)?;
+    let base = &series.base;
     let (images, problems) = Images::attempt(&pristine, &series)?;
     let tree = patchset::status(ctx, &pristine, &series, &images)?;
     let name = ctx.project.show(&ctx.project.working_tree(&base.id));

@@ -24,4 +24,5 @@ pub use names::{Collision, collisions};
 pub use refresh::{records, refresh, registry_drift, registry_of};
 pub use status::{
     PatchState, TreeStatus, WorkingTree, applied, count, position, read_state, scan, status,
+    status_of_all_bytes,
 };

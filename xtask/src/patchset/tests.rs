@@ -316,12 +316,96 @@ fn bad_series_and_manifests_are_clear_errors() {
     assert!(error(&toy).to_string().contains("schema 2"));
 }
 
+/// Where the stamps of the working tree lie.
+fn stamps(toy: &Toy) -> std::path::PathBuf {
+    toy.tree().join(".patchset/stamps")
+}
+
+fn edits(toy: &Toy) -> Vec<String> {
+    let images = Images::compute(&toy.pristine, &toy.load()).unwrap();
+    let found = status(&toy.ctx, &toy.pristine, &toy.load(), &images).unwrap();
+    let paths = found.edited.iter().map(|edit| edit.path().to_string());
+    paths.collect()
+}
+
+#[test]
+fn an_edit_that_keeps_size_and_time_stamp_is_found_though_the_file_was_hashed_before() {
+    let toy = Toy::with_two_patches();
+    apply_all(&toy);
+    let file = toy.tree().join("src/other.c");
+    assert!(edits(&toy).is_empty());
+    assert!(!stamps(&toy).exists(), "all stamps are too young");
+
+    // Racy: the same size, in the same moment in which it was hashed.
+    fs::write(&file, "int OTHER;\n").unwrap();
+    assert_eq!(edits(&toy), ["src/other.c"]);
+    fs::write(&file, "int other;\n").unwrap();
+    assert!(edits(&toy).is_empty());
+
+    std::thread::sleep(std::time::Duration::from_millis(2100));
+    assert!(edits(&toy).is_empty());
+    let kept = fs::read(stamps(&toy)).unwrap();
+    let before = fs::metadata(&file).unwrap();
+    fs::write(&file, "int OTHER;\n").unwrap();
+    let times = fs::FileTimes::new().set_modified(before.modified().unwrap());
+    let opened = fs::File::options().write(true).open(&file).unwrap();
+    opened.set_times(times).unwrap();
+    let after = fs::metadata(&file).unwrap();
+    assert_eq!(
+        (before.len(), before.mtime_nsec()),
+        (after.len(), after.mtime_nsec())
+    );
+    assert_eq!(edits(&toy), ["src/other.c"]);
+    let series = toy.load();
+    assert!(apply(&toy.ctx, &toy.pristine, &series, 2, false).is_err());
+
+    // Damaged ones say nothing; a folder in their place neither.
+    fs::write(stamps(&toy), &kept[..kept.len() / 2]).unwrap();
+    assert_eq!(edits(&toy), ["src/other.c"]);
+    let _ = fs::remove_file(stamps(&toy));
+    fs::create_dir(stamps(&toy)).unwrap();
+    assert_eq!(edits(&toy), ["src/other.c"]);
+}
+
+/// What proves something hashes: stamps that lie deceive `status`, and nothing else.
+#[test]
+fn stamps_that_lie_do_not_deceive_verify_and_build() {
+    let toy = Toy::with_two_patches();
+    apply_all(&toy);
+    let path = crate::tree::RelPath::new("src/other.c").unwrap();
+    let true_digest = toy.pristine.manifest.get(&path).unwrap().sha256;
+    put(&toy.tree().join("src/other.c"), "int OTHER;\n");
+    crate::tree::forge(&toy.tree(), &stamps(&toy), &[(path, true_digest)]);
+    assert!(edits(&toy).is_empty(), "the forgery works");
+
+    let series = toy.load();
+    refresh(&toy.ctx, &toy.pristine, &series).unwrap();
+    let found = crate::verify::series(&toy.ctx, &toy.pristine, &series).unwrap();
+    let named = |finding: &crate::verify::Finding| finding.what.contains("src/other.c");
+    assert!(found.findings.iter().any(named), "{:?}", found.findings);
+    assert!(applied(&toy.ctx, &toy.pristine).is_err());
+}
+
 /// A kill before every single change to the disk, enumerated: afterwards the tree is exactly
 /// what it was or exactly what it should become, and the next command works.
 #[test]
 fn a_kill_at_any_step_leaves_before_or_after() {
+    kill_at_any_step(&Toy::with_two_patches());
+}
+
+/// As many files as are written to disk by one call.
+#[test]
+fn a_kill_at_any_step_of_many_files_leaves_before_or_after() {
     let toy = Toy::with_two_patches();
-    apply_all(&toy);
+    let names: Vec<String> = (0..40).map(|at| format!("many/{at}")).collect();
+    let files: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "")).collect();
+    toy.patch("third", "", &files);
+    toy.series(&["first", "second", "third"]);
+    kill_at_any_step(&toy);
+}
+
+fn kill_at_any_step(toy: &Toy) {
+    apply_all(toy);
     let patched = toy.tree_digest();
     let vanilla = toy.pristine.manifest.digest();
     let series = toy.load();
@@ -330,7 +414,8 @@ fn a_kill_at_any_step_leaves_before_or_after() {
     loop {
         revert(&toy.ctx, &toy.pristine, &series, false).unwrap();
         fault::kill_after(kills + 1);
-        let result = apply(&toy.ctx, &toy.pristine, &series, 2, false);
+        let count = series.patches.len();
+        let result = apply(&toy.ctx, &toy.pristine, &series, count, false);
         let killed = fault::disarm();
         assert_eq!(result.is_err(), killed);
         let digest = toy.tree_digest();
@@ -339,7 +424,7 @@ fn a_kill_at_any_step_leaves_before_or_after() {
             d if d == patched => after += 1,
             _ => panic!("after a kill at step {kills} the tree is neither vanilla nor patched"),
         }
-        apply_all(&toy);
+        apply_all(toy);
         assert_eq!(toy.tree_digest(), patched, "after a kill at step {kills}");
         assert_eq!(
             fs::read_dir(toy.root().join("vendor")).unwrap().count(),

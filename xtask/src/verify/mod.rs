@@ -11,7 +11,7 @@ use crate::diff;
 use crate::error::Result;
 use crate::lint;
 use crate::model::{Base, Flavour};
-use crate::patchset::{Images, PatchState, Series, count, registry_of, status};
+use crate::patchset::{Images, PatchState, Series, count, registry_of, status_of_all_bytes};
 use crate::vendor::{self, Cached, Pristine};
 
 /// The rules whose findings mean that what is recorded is not what is there. What `lint` asks
@@ -136,7 +136,7 @@ fn check_tree(
     images: &Images,
     out: &mut Verification,
 ) -> Result<()> {
-    let tree = status(ctx, pristine, series, images)?;
+    let tree = status_of_all_bytes(ctx, pristine, series, images)?;
     let root = ctx.project.working_tree(&pristine.base.id);
     let name = ctx.project.show(&root);
     if !tree.exists {
