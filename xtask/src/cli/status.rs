@@ -34,6 +34,17 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
     } else {
         text.push_str(&format!("tree      {name}\n"));
     }
+    let sync = crate::sync::open(ctx)?.filter(|open| open.to == base.id);
+    if let Some(open) = &sync {
+        text.push_str(&format!(
+            "sync      from {} is not finished{}; cargo xtask sync --continue, --skip or --abort\n",
+            open.from,
+            match &open.patch {
+                Some(patch) => format!(": the tree shows the conflict of {patch}"),
+                None => String::new(),
+            }
+        ));
+    }
     if series.patches.is_empty() {
         text.push_str("series    none in registry/series.toml\n");
     }
@@ -94,7 +105,9 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
     let data = json!({
         "base": base.id,
         "patchset": series.id,
+        "sync": sync,
         "working_tree": name,
+        "sync": sync,
         "tree": tree,
         "problems": problems,
     });
