@@ -1,5 +1,6 @@
 //! Folders as values: safe relative paths, per-file manifests, atomic replacement.
 
+mod atomic;
 mod blob;
 mod manifest;
 mod path;
@@ -8,6 +9,7 @@ mod swap;
 #[cfg(test)]
 pub use swap::fault;
 
+pub use atomic::exchange;
 pub use blob::{Blob, Files};
 pub use manifest::{Difference, Entry, FileMode, TreeManifest};
 pub use path::RelPath;
