@@ -432,8 +432,8 @@ fn what_may_not_come_in_is_refused_with_its_reason() {
         (plain("a\\b"), "unsafe path"),
         (plain("C:/x"), "unsafe path"),
         (create("\"a/x\\000y\"").replace("b/\"a/", "\"b/").replace("a/\"a/", "\"a/"), "unsafe path"),
-        (create("SRC/new.c"), "differs from src only in case"),
-        (create("src/MAIN.c"), "differs from src/main.c only in case"),
+        (create("SRC/new.c"), "SRC/new.c is src of the base where case and the form of accents do not count"),
+        (create("src/MAIN.c"), "src/MAIN.c is src/main.c of the base where case"),
         (format!("{}{}", create("n.c"), create("N.c")), "differ only in case"),
         (create("src/ma\u{200b}in.c"), "U+200B"),
         (create("src/e\u{301}.c"), "U+0301"),
@@ -485,6 +485,17 @@ fn what_may_not_come_in_is_refused_with_its_reason() {
             );
         }
     }
+}
+
+#[test]
+fn a_new_file_that_is_anothers_in_another_form_of_accents_is_refused() {
+    let toy = Toy::new();
+    toy.patch("there", "", &[("cafe\u{301}", "")]);
+    toy.series(&["there"]);
+    let diff = "--- /dev/null\n+++ b/caf\u{e9}\n@@ -0,0 +1 @@\n+x\n";
+    let error = import_all(&toy, vec![file(&toy, "x.patch", diff)]).unwrap_err();
+    let wanted = "caf\\u{e9} is cafe\\u{301} of `there`";
+    assert!(error.to_string().contains(wanted), "{error}");
 }
 
 #[test]
