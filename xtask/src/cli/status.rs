@@ -7,7 +7,7 @@ use crate::cli::problem::painted;
 use crate::cli::{Outcome, Status};
 use crate::ctx::Ctx;
 use crate::error::Result;
-use crate::patchset::{self, Images, PatchState, Problem, Series, TreeStatus, UPSTREAMED};
+use crate::patchset::{self, Images, PatchState, Series, UPSTREAMED};
 use crate::vendor;
 
 /// Flags of `status`.
@@ -78,7 +78,7 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
 }
 
 /// The patches, one line each.
-fn series_lines(series: &Series, tree: &TreeStatus) -> String {
+fn series_lines(series: &patchset::Series, tree: &patchset::TreeStatus) -> String {
     let mut text = String::new();
     if series.patches.is_empty() {
         text.push_str("series    none in registry/series.toml\n");
@@ -98,7 +98,7 @@ fn series_lines(series: &Series, tree: &TreeStatus) -> String {
 }
 
 /// What does not sit.
-fn problem_lines(problems: &[Problem]) -> String {
+fn problem_lines(problems: &[patchset::Problem]) -> String {
     let mut text = String::new();
     for problem in problems {
         let what = match &problem.landed {
@@ -115,7 +115,7 @@ fn problem_lines(problems: &[Problem]) -> String {
 }
 
 /// All of a tree that is in order.
-fn sum(tree: &TreeStatus) -> &'static str {
+fn sum(tree: &patchset::TreeStatus) -> &'static str {
     let whole = |wanted: PatchState| tree.patches.iter().all(|(_, state)| *state == wanted);
     if whole(PatchState::Applied) {
         "the whole series is applied\n"
