@@ -24,6 +24,13 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
     let tree = patchset::status(ctx, &pristine, &series, &images)?;
     let name = ctx.project.show(&ctx.project.working_tree(&base.id));
 
+    let clean = problems.is_empty()
+        && tree.edited.is_empty()
+        && tree.outdated.is_empty()
+        && tree
+            .patches
+            .iter()
+            .all(|(_, state)| matches!(state, PatchState::Applied | PatchState::Absent));
     let mut text = format!("base      {} (tree {})\n", base.id, base.tree.short());
     text.push_str(&format!("patch set {}\n", series.id.short()));
     if !tree.exists {
@@ -45,31 +52,8 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
             }
         ));
     }
-    if series.patches.is_empty() {
-        text.push_str("series    none in registry/series.toml\n");
-    }
-    let states = tree
-        .patches
-        .iter()
-        .map(|(_, state)| state.to_string().len());
-    let width = states.chain([8]).max().unwrap_or(0);
-    for (patch, (id, state)) in series.patches.iter().zip(&tree.patches) {
-        text.push_str(&format!(
-            "  {state:width$}  {id:16}  {}\n",
-            patch.manifest.title
-        ));
-    }
-    for problem in &problems {
-        let what = match &problem.landed {
-            Some(_) if problem.upstreamed => "upstreamed",
-            Some(_) => "partly upstreamed",
-            None => "does not apply",
-        };
-        text.push_str(&format!("{what}: {}\n", painted(problem)));
-    }
-    if problems.iter().any(|problem| problem.landed.is_some()) {
-        text.push_str(&format!("hint: {UPSTREAMED}\n"));
-    }
+    text.push_str(&series_lines(&series, &tree));
+    text.push_str(&problem_lines(&problems));
     for edit in &tree.edited {
         text.push_str(&format!("edited: {edit}\n"));
     }
@@ -85,22 +69,8 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
             args.base.flag()
         ));
     }
-    let whole = |wanted: PatchState| tree.patches.iter().all(|(_, state)| *state == wanted);
-    let clean = problems.is_empty()
-        && tree.edited.is_empty()
-        && tree.outdated.is_empty()
-        && tree
-            .patches
-            .iter()
-            .all(|(_, state)| matches!(state, PatchState::Applied | PatchState::Absent));
     if tree.exists && clean && !series.patches.is_empty() {
-        text.push_str(if whole(PatchState::Applied) {
-            "the whole series is applied\n"
-        } else if whole(PatchState::Absent) {
-            "the tree is the base, without the series\n"
-        } else {
-            "a part of the series is applied\n"
-        });
+        text.push_str(sum(&tree));
     }
     let data = json!({
         "base": base.id,
@@ -116,4 +86,53 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
         data,
         status: if clean { Status::Good } else { Status::Finding },
     })
+}
+
+/// The patches, one line each.
+fn series_lines(series: &patchset::Series, tree: &patchset::TreeStatus) -> String {
+    let mut text = String::new();
+    if series.patches.is_empty() {
+        text.push_str("series    none in registry/series.toml\n");
+    }
+    let states = tree
+        .patches
+        .iter()
+        .map(|(_, state)| state.to_string().len());
+    let width = states.chain([8]).max().unwrap_or(0);
+    for (patch, (id, state)) in series.patches.iter().zip(&tree.patches) {
+        text.push_str(&format!(
+            "  {state:width$}  {id:16}  {}\n",
+            patch.manifest.title
+        ));
+    }
+    text
+}
+
+/// What does not sit.
+fn problem_lines(problems: &[patchset::Problem]) -> String {
+    let mut text = String::new();
+    for problem in problems {
+        let what = match &problem.landed {
+            Some(_) if problem.upstreamed => "upstreamed",
+            Some(_) => "partly upstreamed",
+            None => "does not apply",
+        };
+        text.push_str(&format!("{what}: {}\n", painted(problem)));
+    }
+    if problems.iter().any(|problem| problem.landed.is_some()) {
+        text.push_str(&format!("hint: {UPSTREAMED}\n"));
+    }
+    text
+}
+
+/// All of a tree that is in order.
+fn sum(tree: &patchset::TreeStatus) -> &'static str {
+    let whole = |wanted: PatchState| tree.patches.iter().all(|(_, state)| *state == wanted);
+    if whole(PatchState::Applied) {
+        "the whole series is applied\n"
+    } else if whole(PatchState::Absent) {
+        "the tree is the base, without the series\n"
+    } else {
+        "a part of the series is applied\n"
+    }
 }

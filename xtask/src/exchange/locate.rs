@@ -307,7 +307,7 @@ impl<'a> File<'a> {
     fn names_one(&self, heading: &[u8]) -> bool {
         let is_label = heading.trim_ascii().ends_with(b":");
         let alike = self.lines.iter().filter(|line| agrees(heading, line));
-        !is_label && alike.count() == 1
+        !is_label && alike.count() <= 1
     }
 
     /// The last line before index `at` that looks like the head of something, as git's default

@@ -259,6 +259,26 @@ fn model_path(ctx: &Ctx, request: &Request, plan: &ChashPlan) -> Result<(String,
     Ok((name, path))
 }
 
+fn model_stamp(name: String, model: &Path) -> Result<ModelStamp> {
+    Ok(ModelStamp {
+        name,
+        size: fs_err::metadata(model)?.len(),
+        sha256: Digest::of_file(model)?,
+    })
+}
+
+/// Names the variables of our own environment that the servers do not see.
+fn say_what_is_removed(ctx: &Ctx) {
+    let removed = server::removed_variables();
+    if !removed.is_empty() {
+        let names: Vec<_> = removed.iter().map(|name| name.to_string_lossy()).collect();
+        ctx.sink.detail(&format!(
+            "not passed on to the servers: {}",
+            names.join(" ")
+        ));
+    }
+}
+
 fn run_one(
     ctx: &Ctx,
     request: &Request,
@@ -273,21 +293,10 @@ fn run_one(
         .to_string();
     let plan = what.common();
     let definition = &plan.definition;
-    let model_stamp = ModelStamp {
-        name,
-        size: fs_err::metadata(&model)?.len(),
-        sha256: Digest::of_file(&model)?,
-    };
+    let model_stamp = model_stamp(name, &model)?;
     let baseline = sides.side(&definition.baseline, false)?;
     let candidate = sides.side(&definition.candidate, true)?;
-    let removed = server::removed_variables();
-    if !removed.is_empty() {
-        let names: Vec<_> = removed.iter().map(|name| name.to_string_lossy()).collect();
-        ctx.sink.detail(&format!(
-            "not passed on to the servers: {}",
-            names.join(" ")
-        ));
-    }
+    say_what_is_removed(ctx);
     let logs = dir
         .join("logs")
         .join(format!("{}-{}", file_time(&started), definition.id));

@@ -13,6 +13,8 @@ mod refresh;
 mod status;
 
 #[cfg(test)]
+mod foreign_tests;
+#[cfg(test)]
 mod state_tests;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! Folders as values: safe relative paths, per-file manifests, atomic replacement.
 
+mod atomic;
 mod blob;
 mod manifest;
 mod path;
@@ -12,6 +13,7 @@ pub use stamps::forge;
 #[cfg(test)]
 pub use swap::fault;
 
+pub use atomic::exchange;
 pub use blob::{Blob, Files};
 pub use manifest::{Difference, Entry, FileMode, Scan, TreeManifest, has_below};
 pub use path::RelPath;

@@ -352,21 +352,8 @@ impl Staged {
     }
 
     fn exchange(&self) -> Result<()> {
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        {
-            use rustix::fs::{CWD, RenameFlags, renameat_with};
-            match renameat_with(CWD, &self.dir, CWD, &self.target, RenameFlags::EXCHANGE) {
-                Ok(()) => return Ok(()),
-                Err(
-                    rustix::io::Errno::INVAL
-                    | rustix::io::Errno::NOSYS
-                    | rustix::io::Errno::OPNOTSUPP,
-                ) => {}
-                Err(errno) => {
-                    return Err(std::io::Error::from(errno))
-                        .context(|| format!("exchanging {}", self.target.display()));
-                }
-            }
+        if crate::tree::exchange(&self.dir, &self.target)? {
+            return Ok(());
         }
         let old = staging_dir(&self.target, "old");
         fs_err::rename(&self.target, &old)?;
