@@ -21,6 +21,7 @@
 //! | [`lint`] | is the series in order? one rule, one file |
 //! | [`build`] | tools, CMake, ninja, stamps and build manifests |
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
+//! | [`stats`] | intervals and verdicts from what was measured |
 //! | [`gate`] | servers under test, comparisons, verdicts, reports |
 //! | [`doctor`] | what is there and what is missing |
 //! | [`cli`] | the only part that knows of clap and terminals: one command, one file |
@@ -42,6 +43,7 @@ pub mod model;
 pub mod patchset;
 pub mod process;
 pub mod project;
+pub mod stats;
 pub mod tree;
 pub mod vendor;
 
