@@ -79,7 +79,7 @@ impl Source {
     }
 
     /// All anchors with this qualified name.
-    pub fn named<'s, 'n>(&'s self, name: &'n str) -> impl Iterator<Item = &'s Anchor> {
+    pub fn named<'s>(&'s self, name: &str) -> impl Iterator<Item = &'s Anchor> {
         self.anchors
             .iter()
             .filter(move |anchor| anchor.name == name)
