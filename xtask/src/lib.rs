@@ -25,12 +25,15 @@
 //! | [`build`] | tools, CMake, ninja, stamps and build manifests |
 //! | [`verify`] | is everything as recorded? asks lint, the tree and the builds |
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
+//! | [`stats`] | intervals and verdicts from what was measured |
 //! | [`gate`] | servers under test, comparisons, verdicts, reports |
 //! | [`doctor`] | what is there and what is missing |
+//! | [`bench`] | our own speed beside that of other programs |
 //! | [`invariants`] | what must hold for any input of the readers, for fuzzing |
 //! | [`cli`] | the only part that knows of clap and terminals: one command, one file |
 
 pub mod authoring;
+pub mod bench;
 pub mod build;
 pub mod cli;
 pub mod ctx;
@@ -49,6 +52,7 @@ pub mod model;
 pub mod patchset;
 pub mod process;
 pub mod project;
+pub mod stats;
 pub mod symbols;
 pub mod sync;
 pub mod tree;

@@ -95,12 +95,14 @@ impl Project {
         self.root.join("target")
     }
 
+    /// The folder of all builds of `base`: `target/llama/<base>`.
+    pub fn builds(&self, base: &str) -> PathBuf {
+        self.target().join("llama").join(base)
+    }
+
     /// The folder of one build: `target/llama/<base>/<flavour>-<backend>`.
     pub fn build_dir(&self, base: &str, flavour: Flavour, backend: &str) -> PathBuf {
-        self.target()
-            .join("llama")
-            .join(base)
-            .join(format!("{flavour}-{backend}"))
+        self.builds(base).join(format!("{flavour}-{backend}"))
     }
 
     /// A path as a user wants to read it: relative to the checkout where it lies inside.

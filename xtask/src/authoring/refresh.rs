@@ -1,6 +1,7 @@
 //! Taking edits of the working tree into a patch.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -39,22 +40,7 @@ pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series, id: &str) -> Res
     let lock = crate::lock::checkout(ctx)?;
     unchanged(ctx, &series.base, series)?;
     let root = ctx.project.working_tree(&series.base.id);
-    if !root.exists() {
-        return Err(Error::usage("there is no working tree").hint(format!("cargo xtask edit {id}")));
-    }
-    let applied = read_state(&root)?.map_or(0, |state| state.applied.len());
-    if applied != count {
-        return Err(Error::usage(format!(
-            "the working tree stands at {}, not at `{id}`",
-            match applied.checked_sub(1).and_then(|at| series.patches.get(at)) {
-                Some(top) => format!("`{}`", top.id()),
-                None => "the base".to_owned(),
-            }
-        ))
-        .hint(format!(
-            "cargo xtask edit {id} moves it there, if it holds no edits"
-        )));
-    }
+    stands_at(&root, series, count, id)?;
     let images = Images::compute(pristine, series)?;
     let found = scan(&root)?;
     let before = Before {
@@ -82,34 +68,7 @@ pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series, id: &str) -> Res
 
     let mut patches: Vec<Patch> = series.patches[..count - 1].to_vec();
     patches.push(patch);
-    let mut moved = Vec::new();
-    let mut conflicts = Vec::new();
-    for (at, later) in series.patches.iter().enumerate().skip(count) {
-        let so_far = Series::of(&ctx.project, &series.base, patches.clone())?;
-        let new = Images::compute(pristine, &so_far)?;
-        match follow(
-            ctx,
-            pristine,
-            series,
-            later,
-            (&images, at),
-            (&new, patches.len()),
-        )? {
-            Ok(fresh) => {
-                if fresh.hooks != later.hooks {
-                    moved.push(later.id().to_owned());
-                }
-                patches.push(fresh);
-            }
-            Err(conflict) => {
-                conflicts.push(conflict);
-                break;
-            }
-        }
-    }
-    if let Some(conflict) = conflicts.first() {
-        return Err(refuse(conflict));
-    }
+    let moved = later(ctx, pristine, series, &images, &mut patches)?;
     let fresh = Series::of(&ctx.project, &series.base, patches)?;
     prove(pristine, &fresh, count, &found)?;
     let saved = save(ctx, &lock, pristine, series, &fresh, &BTreeMap::new(), &[])?;
@@ -124,6 +83,51 @@ pub fn refresh(ctx: &Ctx, pristine: &Pristine, series: &Series, id: &str) -> Res
         removed: saved.removed,
         unmarked,
     })
+}
+
+/// Refuses a working tree that is not there, or does not hold the first `count` patches, of which
+/// `id` is the last.
+fn stands_at(root: &Path, series: &Series, count: usize, id: &str) -> Result<()> {
+    if !root.exists() {
+        return Err(Error::usage("there is no working tree").hint(format!("cargo xtask edit {id}")));
+    }
+    let applied = read_state(root)?.map_or(0, |state| state.applied.len());
+    if applied == count {
+        return Ok(());
+    }
+    let top = match applied.checked_sub(1).and_then(|at| series.patches.get(at)) {
+        Some(top) => format!("`{}`", top.id()),
+        None => "the base".to_owned(),
+    };
+    Err(
+        Error::usage(format!("the working tree stands at {top}, not at `{id}`")).hint(format!(
+            "cargo xtask edit {id} moves it there, if it holds no edits"
+        )),
+    )
+}
+
+/// Adds the patches of `series` behind those that `patches` holds in a new form, moved along.
+/// Returns those whose hooks changed; refuses where one does not follow.
+fn later(
+    ctx: &Ctx,
+    pristine: &Pristine,
+    series: &Series,
+    images: &Images,
+    patches: &mut Vec<Patch>,
+) -> Result<Vec<String>> {
+    let mut moved = Vec::new();
+    for (at, later) in series.patches.iter().enumerate().skip(patches.len()) {
+        let so_far = Series::of(&ctx.project, &series.base, patches.clone())?;
+        let new = Images::compute(pristine, &so_far)?;
+        let to = (&new, patches.len());
+        let fresh = follow(ctx, pristine, series, later, (images, at), to)?
+            .map_err(|conflict| refuse(&conflict))?;
+        if fresh.hooks != later.hooks {
+            moved.push(later.id().to_owned());
+        }
+        patches.push(fresh);
+    }
+    Ok(moved)
 }
 
 /// The files as the patch found them.

@@ -32,7 +32,8 @@ fn dir(ctx: &Ctx, base: &str) -> std::path::PathBuf {
 }
 
 fn whole(root: &std::path::Path) -> Result<TreeManifest> {
-    TreeManifest::of_tree(root, |path| path == ".git/")
+    // Without the stamps, which are those of other inodes in a copy.
+    TreeManifest::of_tree(root, |path| matches!(path, ".git/" | ".patchset/stamps"))
 }
 
 /// Copies the working tree of `base`, edits and all, to `vendor/.snapshots/<base>/<name>`.

@@ -67,7 +67,24 @@ impl Build {
     /// The build in its folder as it was left; `None` where none was finished. Whether its
     /// files are still those, [`check`] says.
     pub fn find(ctx: &Ctx, base: &str, flavour: Flavour, backend: &str) -> Result<Option<Self>> {
-        let dir = ctx.project.build_dir(base, flavour, backend);
+        Self::read(ctx.project.build_dir(base, flavour, backend))
+    }
+
+    /// All finished builds of `base`, of whatever backend, sorted by folder.
+    pub fn all(ctx: &Ctx, base: &str) -> Result<Vec<Self>> {
+        let mut list = Vec::new();
+        let entries = match fs_err::read_dir(ctx.project.builds(base)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(list),
+            entries => entries?,
+        };
+        for entry in entries {
+            list.extend(Self::read(entry?.path())?);
+        }
+        list.sort_by(|a, b| a.dir.cmp(&b.dir));
+        Ok(list)
+    }
+
+    fn read(dir: PathBuf) -> Result<Option<Self>> {
         let file = dir.join(manifest::FILE);
         if !file.is_file() {
             return Ok(None);

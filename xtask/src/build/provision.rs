@@ -152,27 +152,8 @@ fn install(
         .prefix(STAGING)
         .tempdir_in(parent)?;
     let pip = pip(ctx, lookup, &python, staging.path(), &by_hand)?;
-    let pins = staging.path().join("pins.txt");
-    fs_err::write(&pins, requirements(wanted))?;
-    let tree = staging.path().join("tree");
-    let mut command = process::tied(&pip, process::Signal::Term);
-    command
-        .args(["-m", "pip", "install", "--quiet", "--no-input"])
-        .args(["--disable-pip-version-check", "--no-deps", "--no-compile"])
-        .args(["--only-binary", ":all:", "--require-hashes"])
-        .arg("--target")
-        .arg(&tree)
-        .arg("-r")
-        .arg(&pins);
     let task = ctx.sink.task("installing build tools", None);
-    let done = process::capture(ctx, &mut command)?;
-    if !done.status.success() {
-        return Err(Error::environment(format!(
-            "pip could not install the build tools: {}",
-            process::last_lines(&done.output, 8)
-        ))
-        .hint(by_hand));
-    }
+    let tree = wheels(ctx, &pip, &requirements(wanted), staging.path(), &by_hand)?;
     for tool in all {
         if provisioned(lookup, &tree, &tool.wheel).is_none() {
             return Err(Error::environment(format!(
@@ -188,6 +169,31 @@ fn install(
     fs_err::rename(&tree, dir).context(|| "putting the build tools in place".to_owned())?;
     task.finish(&ctx.project.show(dir));
     Ok(())
+}
+
+/// Lets pip unpack what `pins` names into a folder below `staging`, and returns that.
+fn wheels(ctx: &Ctx, pip: &Path, pins: &str, staging: &Path, by_hand: &str) -> Result<PathBuf> {
+    let list = staging.join("pins.txt");
+    fs_err::write(&list, pins)?;
+    let tree = staging.join("tree");
+    let mut command = process::tied(pip, process::Signal::Term);
+    command
+        .args(["-m", "pip", "install", "--quiet", "--no-input"])
+        .args(["--disable-pip-version-check", "--no-deps", "--no-compile"])
+        .args(["--only-binary", ":all:", "--require-hashes"])
+        .arg("--target")
+        .arg(&tree)
+        .arg("-r")
+        .arg(&list);
+    let done = process::capture(ctx, &mut command)?;
+    if !done.status.success() {
+        return Err(Error::environment(format!(
+            "pip could not install the build tools: {}",
+            process::last_lines(&done.output, 8)
+        ))
+        .hint(by_hand));
+    }
+    Ok(tree)
 }
 
 /// Prefix of folders in which an installation is prepared.

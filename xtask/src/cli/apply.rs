@@ -2,12 +2,11 @@
 
 use serde_json::json;
 
-use crate::cli::Outcome;
 use crate::cli::args::BaseArg;
+use crate::cli::{Outcome, series};
 use crate::ctx::Ctx;
 use crate::error::Result;
 use crate::patchset::{self, Moved, Series};
-use crate::vendor;
 
 /// Flags of `apply`.
 #[derive(Debug, clap::Args)]
@@ -24,13 +23,11 @@ pub struct ApplyArgs {
 
 /// Applies the series, all of it or up to one patch.
 pub fn run(ctx: &Ctx, args: ApplyArgs) -> Result<Outcome> {
-    let base = ctx.project.base(args.base.base.as_deref())?;
-    let series = Series::load(&ctx.project, &base)?;
+    let (pristine, series) = series::load_recorded(ctx, &args.base)?;
     let count = match &args.until {
         Some(id) => series.position(id)?,
         None => series.patches.len(),
     };
-    let pristine = vendor::ensure(ctx, &base)?;
     let moved = patchset::apply(ctx, &pristine, &series, count, args.discard_edits)?;
     Ok(outcome(&series, &moved))
 }

@@ -3,6 +3,7 @@
 
 mod apply;
 mod args;
+mod bench;
 mod build;
 mod doctor;
 mod edit;
@@ -138,6 +139,7 @@ fn run(cli: Cli) -> Result<Outcome> {
         Command::Import(args) => import::run(&ctx, args),
         Command::Verify(args) => verify::run(&ctx, args),
         Command::Build(args) => build::run(&ctx, args),
+        Command::Bench(args) => bench::run(&ctx, args),
         Command::Fixture(args) => fixture::run(&ctx, args),
         Command::Lint(args) => lint::run(&ctx, args),
         Command::Gate(args) => gate::run(&ctx, args),

@@ -7,15 +7,39 @@ use crate::cli::Outcome;
 use crate::cli::args::BaseArg;
 use crate::ctx::Ctx;
 use crate::error::Result;
+use crate::model::Base;
 use crate::patchset::Series;
 use crate::tree::RelPath;
-use crate::vendor::{self, Pristine};
+use crate::vendor::{self, Cached, Pristine};
 
 /// The base that a command works on, unpacked, with its series.
 pub fn load(ctx: &Ctx, base: &BaseArg) -> Result<(Pristine, Series)> {
+    both(ctx, base, |base| match vendor::look(ctx, base) {
+        Ok(Cached::Present(pristine, _)) => Some(*pristine),
+        _ => None,
+    })
+}
+
+/// As [`load`], without a look at the files of the base: for commands that read only some, and
+/// check those.
+pub fn load_recorded(ctx: &Ctx, base: &BaseArg) -> Result<(Pristine, Series)> {
+    both(ctx, base, |base| vendor::recorded(ctx, base).ok().flatten())
+}
+
+fn both(
+    ctx: &Ctx,
+    base: &BaseArg,
+    find: impl FnOnce(&Base) -> Option<Pristine> + Send,
+) -> Result<(Pristine, Series)> {
     let base = ctx.project.base(base.base.as_deref())?;
-    let series = Series::load(&ctx.project, &base)?;
-    Ok((vendor::ensure(ctx, &base)?, series))
+    // Side by side: every command waits for both. Nothing is fetched for a broken series.
+    let (series, found) = rayon::join(|| Series::load(&ctx.project, &base), || find(&base));
+    let series = series?;
+    let pristine = match found {
+        Some(pristine) => pristine,
+        None => vendor::ensure(ctx, &base)?,
+    };
+    Ok((pristine, series))
 }
 
 /// One line for each file that changed.

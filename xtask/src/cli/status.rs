@@ -4,11 +4,10 @@ use serde_json::json;
 
 use crate::cli::args::BaseArg;
 use crate::cli::problem::painted;
-use crate::cli::{Outcome, Status};
+use crate::cli::{Outcome, Status, series};
 use crate::ctx::Ctx;
 use crate::error::Result;
-use crate::patchset::{self, Images, PatchState, Series, UPSTREAMED};
-use crate::vendor;
+use crate::patchset::{self, Images, PatchState, UPSTREAMED};
 
 /// Flags of `status`.
 #[derive(Debug, clap::Args)]
@@ -19,13 +18,19 @@ pub struct StatusArgs {
 
 /// Says what is applied. Edits, half-applied patches and an outdated tree are findings.
 pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
-    let base = ctx.project.base(args.base.base.as_deref())?;
-    let series = Series::load(&ctx.project, &base)?;
-    let pristine = vendor::ensure(ctx, &base)?;
+    let (pristine, series) = series::load_recorded(ctx, &args.base)?;
+    let base = &series.base;
     let (images, problems) = Images::attempt(&pristine, &series)?;
     let tree = patchset::status(ctx, &pristine, &series, &images)?;
     let name = ctx.project.show(&ctx.project.working_tree(&base.id));
 
+    let clean = problems.is_empty()
+        && tree.edited.is_empty()
+        && tree.outdated.is_empty()
+        && tree
+            .patches
+            .iter()
+            .all(|(_, state)| matches!(state, PatchState::Applied | PatchState::Absent));
     let mut text = format!("base      {} (tree {})\n", base.id, base.tree.short());
     text.push_str(&format!("patch set {}\n", series.id.short()));
     if !tree.exists {
@@ -36,31 +41,19 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
     } else {
         text.push_str(&format!("tree      {name}\n"));
     }
-    if series.patches.is_empty() {
-        text.push_str("series    none in registry/series.toml\n");
-    }
-    let states = tree
-        .patches
-        .iter()
-        .map(|(_, state)| state.to_string().len());
-    let width = states.chain([8]).max().unwrap_or(0);
-    for (patch, (id, state)) in series.patches.iter().zip(&tree.patches) {
+    let sync = crate::sync::open(ctx)?.filter(|open| open.to == base.id);
+    if let Some(open) = &sync {
         text.push_str(&format!(
-            "  {state:width$}  {id:16}  {}\n",
-            patch.manifest.title
+            "sync      from {} is not finished{}; cargo xtask sync --continue, --skip or --abort\n",
+            open.from,
+            match &open.patch {
+                Some(patch) => format!(": the tree shows the conflict of {patch}"),
+                None => String::new(),
+            }
         ));
     }
-    for problem in &problems {
-        let what = match &problem.landed {
-            Some(_) if problem.upstreamed => "upstreamed",
-            Some(_) => "partly upstreamed",
-            None => "does not apply",
-        };
-        text.push_str(&format!("{what}: {}\n", painted(problem)));
-    }
-    if problems.iter().any(|problem| problem.landed.is_some()) {
-        text.push_str(&format!("hint: {UPSTREAMED}\n"));
-    }
+    text.push_str(&series_lines(&series, &tree));
+    text.push_str(&problem_lines(&problems));
     for edit in &tree.edited {
         text.push_str(&format!("edited: {edit}\n"));
     }
@@ -76,27 +69,15 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
             args.base.flag()
         ));
     }
-    let whole = |wanted: PatchState| tree.patches.iter().all(|(_, state)| *state == wanted);
-    let clean = problems.is_empty()
-        && tree.edited.is_empty()
-        && tree.outdated.is_empty()
-        && tree
-            .patches
-            .iter()
-            .all(|(_, state)| matches!(state, PatchState::Applied | PatchState::Absent));
     if tree.exists && clean && !series.patches.is_empty() {
-        text.push_str(if whole(PatchState::Applied) {
-            "the whole series is applied\n"
-        } else if whole(PatchState::Absent) {
-            "the tree is the base, without the series\n"
-        } else {
-            "a part of the series is applied\n"
-        });
+        text.push_str(sum(&tree));
     }
     let data = json!({
         "base": base.id,
         "patchset": series.id,
+        "sync": sync,
         "working_tree": name,
+        "sync": sync,
         "tree": tree,
         "problems": problems,
     });
@@ -105,4 +86,53 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
         data,
         status: if clean { Status::Good } else { Status::Finding },
     })
+}
+
+/// The patches, one line each.
+fn series_lines(series: &patchset::Series, tree: &patchset::TreeStatus) -> String {
+    let mut text = String::new();
+    if series.patches.is_empty() {
+        text.push_str("series    none in registry/series.toml\n");
+    }
+    let states = tree
+        .patches
+        .iter()
+        .map(|(_, state)| state.to_string().len());
+    let width = states.chain([8]).max().unwrap_or(0);
+    for (patch, (id, state)) in series.patches.iter().zip(&tree.patches) {
+        text.push_str(&format!(
+            "  {state:width$}  {id:16}  {}\n",
+            patch.manifest.title
+        ));
+    }
+    text
+}
+
+/// What does not sit.
+fn problem_lines(problems: &[patchset::Problem]) -> String {
+    let mut text = String::new();
+    for problem in problems {
+        let what = match &problem.landed {
+            Some(_) if problem.upstreamed => "upstreamed",
+            Some(_) => "partly upstreamed",
+            None => "does not apply",
+        };
+        text.push_str(&format!("{what}: {}\n", painted(problem)));
+    }
+    if problems.iter().any(|problem| problem.landed.is_some()) {
+        text.push_str(&format!("hint: {UPSTREAMED}\n"));
+    }
+    text
+}
+
+/// All of a tree that is in order.
+fn sum(tree: &patchset::TreeStatus) -> &'static str {
+    let whole = |wanted: PatchState| tree.patches.iter().all(|(_, state)| *state == wanted);
+    if whole(PatchState::Applied) {
+        "the whole series is applied\n"
+    } else if whole(PatchState::Absent) {
+        "the tree is the base, without the series\n"
+    } else {
+        "a part of the series is applied\n"
+    }
 }

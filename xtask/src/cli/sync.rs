@@ -87,8 +87,11 @@ pub fn run(ctx: &Ctx, args: SyncArgs) -> Result<Outcome> {
         }
     };
     let mut outcome = outcome(&step);
-    if let (End::Done { series, .. }, false) = (&step.end, args.no_gates) {
-        judge(ctx, series, &mut outcome)?;
+    if let End::Done { series, .. } = &step.end {
+        lint(ctx, &step, series, &mut outcome)?;
+        if !args.no_gates {
+            judge(ctx, series, &mut outcome)?;
+        }
     }
     Ok(outcome)
 }
@@ -103,6 +106,24 @@ fn abort(ctx: &Ctx) -> Result<Outcome> {
         text.push_str(&format!("\nwhat the working tree held was put under {dir}"));
     }
     Ok(Outcome::good(text, json!({ "aborted": done })))
+}
+
+/// What the rules say of the new series.
+fn lint(ctx: &Ctx, step: &Step, series: &Series, outcome: &mut Outcome) -> Result<()> {
+    let findings = crate::lint::run(ctx, &step.pristine.1, series, &[])?;
+    for finding in &findings {
+        outcome.text.push_str(&format!(
+            "{}:{}: {}: {}\n  hint: {}\n",
+            finding.file, finding.line, finding.rule, finding.message, finding.hint
+        ));
+    }
+    if let Value::Object(data) = &mut outcome.data {
+        data.insert("lint".to_owned(), json!(findings));
+    }
+    if !findings.is_empty() {
+        outcome.status = Status::Finding;
+    }
+    Ok(())
 }
 
 /// Builds and gates the new series, and adds that to the answer.
@@ -120,7 +141,9 @@ fn judge(ctx: &Ctx, series: &Series, outcome: &mut Outcome) -> Result<()> {
     if let Value::Object(data) = &mut outcome.data {
         data.insert("gates".to_owned(), gates.data);
     }
-    outcome.status = gates.status;
+    if outcome.status == Status::Good {
+        outcome.status = gates.status;
+    }
     Ok(())
 }
 

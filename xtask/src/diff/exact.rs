@@ -21,9 +21,7 @@ pub fn apply_hunks(hunks: &[Hunk], old: &[u8]) -> Result<Vec<u8>, Box<Mismatch>>
     let (mut done, mut written) = (0usize, 0usize);
     for (at, hunk) in hunks.iter().enumerate() {
         let first = locate(hunk, at + 1, &old_lines, (done, written))?;
-        for line in &old_lines[done..first] {
-            new.extend_from_slice(line);
-        }
+        new.extend_from_slice(span(old, &old_lines[done..first]));
         written += first - done;
         for line in hunk.lines.iter().filter_map(|line| line.new_side()) {
             new.extend_from_slice(line);
@@ -39,10 +37,17 @@ pub fn apply_hunks(hunks: &[Hunk], old: &[u8]) -> Result<Vec<u8>, Box<Mismatch>>
             ));
         }
     }
-    for line in &old_lines[done..] {
-        new.extend_from_slice(line);
-    }
+    new.extend_from_slice(span(old, &old_lines[done..]));
     Ok(new)
+}
+
+/// The bytes of `lines`, which follow each other in `file`.
+fn span<'a>(file: &'a [u8], lines: &[&[u8]]) -> &'a [u8] {
+    let (Some(first), Some(last)) = (lines.first(), lines.last()) else {
+        return &[];
+    };
+    let offset = |line: &[u8]| line.as_ptr().addr() - file.as_ptr().addr();
+    &file[offset(first)..offset(last) + last.len()]
 }
 
 /// Whether `file` already is what `diff` makes: each hunk's new side stands at its new line.

@@ -217,75 +217,27 @@ fn label<'a>(lines: &mut Lines<'a>, sign: &[u8], strip: Strip) -> Result<Option<
     Ok(Some((Some(path), rest)))
 }
 
+/// What the header says as one change, if all of it agrees with itself and with the labels.
 fn assemble(
     said: Said,
     candidates: &[Names<'_>],
     labels: Option<&Labels>,
     strip: Strip,
 ) -> Result<FilePatch> {
-    let same: Vec<&[u8]> = candidates
-        .iter()
-        .filter_map(|(old, new)| Some((strip.off(old)?, strip.off(new)?)))
-        .filter(|(old, new)| old == new)
-        .map(|(old, _)| old)
-        .collect();
-    let path = |what: &str| match same.as_slice() {
-        [one] => name::path(one),
-        [] => Err(Error::config(format!("two different names, yet it {what}"))),
-        _ => Err(Error::config("the names can be read in several ways")),
-    };
-    let (mut old_mode, mut new_mode) = (said.old_mode, said.new_mode);
-    if old_mode.is_some() != new_mode.is_some() {
+    if said.old_mode.is_some() != said.new_mode.is_some() {
         return Err(Error::config("only one of `old mode` and `new mode`"));
     }
-    let kinds = [
-        said.created.is_some(),
-        said.deleted.is_some(),
-        said.rename_from.is_some() || said.rename_to.is_some(),
-        said.copy_from.is_some() || said.copy_to.is_some(),
-    ];
-    if kinds.iter().filter(|kind| **kind).count() > 1 {
-        return Err(Error::config(
-            "more than one of created, deleted, renamed and copied",
-        ));
-    }
-    let pair = |from: Option<RelPath>, to: Option<RelPath>| -> Result<(RelPath, RelPath)> {
-        let (Some(from), Some(to)) = (from, to) else {
-            return Err(Error::config("only one of the two names"));
-        };
-        let fits = |(old, new): &Names<'_>| {
-            strip.off(old) == Some(from.as_str().as_bytes())
-                && strip.off(new) == Some(to.as_str().as_bytes())
-        };
-        if from == to || !candidates.iter().any(fits) {
-            return Err(Error::config("the names in the header do not agree"));
-        }
-        Ok((from, to))
-    };
-    let operation = if let Some(mode) = said.created {
-        new_mode = Some(mode);
-        Operation::Create(path("is created")?)
-    } else if let Some(mode) = said.deleted {
-        old_mode = Some(mode);
-        Operation::Delete(path("is deleted")?)
-    } else if kinds[2] {
-        let (from, to) = pair(said.rename_from, said.rename_to)?;
-        Operation::Rename { from, to }
-    } else if kinds[3] {
-        let (from, to) = pair(said.copy_from, said.copy_to)?;
-        Operation::Copy { from, to }
-    } else {
-        Operation::Edit(path("is neither renamed nor copied")?)
-    };
-    if (kinds[0] || kinds[1]) && (said.old_mode.is_some() || said.new_mode.is_some()) {
+    let operation = operation(&said, candidates, strip)?;
+    let is_lone = matches!(operation, Operation::Create(_) | Operation::Delete(_));
+    if is_lone && (said.old_mode.is_some() || said.new_mode.is_some()) {
         return Err(Error::config(
             "a change of mode of a file that is new or gone",
         ));
     }
     let file = FilePatch {
         operation,
-        old_mode,
-        new_mode,
+        old_mode: said.deleted.or(said.old_mode),
+        new_mode: said.created.or(said.new_mode),
         similarity: said.similarity,
         index: said.index,
         hunks: Vec::new(),
@@ -298,11 +250,66 @@ fn assemble(
                 "`---` and `+++` do not say what the header says",
             ))
         }
-        None if matches!(file.operation, Operation::Edit(_)) && old_mode == new_mode => Err(
-            Error::config("it changes nothing: no hunk, no mode, no name"),
-        ),
+        None if matches!(file.operation, Operation::Edit(_)) && file.old_mode == file.new_mode => {
+            Err(Error::config(
+                "it changes nothing: no hunk, no mode, no name",
+            ))
+        }
         _ => Ok(file),
     }
+}
+
+/// What becomes of which file. The names of a rename or copy stand in lines of their own; those
+/// of all else only in the first line, which has to have one reading.
+fn operation(said: &Said, candidates: &[Names<'_>], strip: Strip) -> Result<Operation> {
+    let same: Vec<&[u8]> = candidates
+        .iter()
+        .filter_map(|(old, new)| Some((strip.off(old)?, strip.off(new)?)))
+        .filter(|(old, new)| old == new)
+        .map(|(old, _)| old)
+        .collect();
+    let path = |what: &str| match same.as_slice() {
+        [one] => name::path(one),
+        [] => Err(Error::config(format!("two different names, yet it {what}"))),
+        _ => Err(Error::config("the names can be read in several ways")),
+    };
+    let kinds = [
+        said.created.is_some(),
+        said.deleted.is_some(),
+        said.rename_from.is_some() || said.rename_to.is_some(),
+        said.copy_from.is_some() || said.copy_to.is_some(),
+    ];
+    if kinds.iter().filter(|kind| **kind).count() > 1 {
+        return Err(Error::config(
+            "more than one of created, deleted, renamed and copied",
+        ));
+    }
+    let pair = |from: &Option<RelPath>, to: &Option<RelPath>| -> Result<(RelPath, RelPath)> {
+        let (Some(from), Some(to)) = (from, to) else {
+            return Err(Error::config("only one of the two names"));
+        };
+        let fits = |(old, new): &Names<'_>| {
+            strip.off(old) == Some(from.as_str().as_bytes())
+                && strip.off(new) == Some(to.as_str().as_bytes())
+        };
+        if from == to || !candidates.iter().any(fits) {
+            return Err(Error::config("the names in the header do not agree"));
+        }
+        Ok((from.clone(), to.clone()))
+    };
+    Ok(if kinds[0] {
+        Operation::Create(path("is created")?)
+    } else if kinds[1] {
+        Operation::Delete(path("is deleted")?)
+    } else if kinds[2] {
+        let (from, to) = pair(&said.rename_from, &said.rename_to)?;
+        Operation::Rename { from, to }
+    } else if kinds[3] {
+        let (from, to) = pair(&said.copy_from, &said.copy_to)?;
+        Operation::Copy { from, to }
+    } else {
+        Operation::Edit(path("is neither renamed nor copied")?)
+    })
 }
 
 /// Reads `---` and `+++` of a diff that git did not write.

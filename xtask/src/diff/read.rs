@@ -10,6 +10,7 @@ use crate::diff::header;
 use crate::diff::hunk::{Lines, WRITE_ANEW, hunk, ranges};
 use crate::diff::{FilePatch, Strip};
 use crate::error::{Error, Result, ResultExt as _};
+use crate::tree::RelPath;
 
 /// More than any diff that a person keeps; what is larger is a mistake or an attack.
 const MAX_BYTES: usize = 64 << 20;
@@ -162,7 +163,8 @@ fn is_mail_start(line: &[u8]) -> bool {
         .is_some_and(|id| id.len() >= 40 && id.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Refuses two names that are one file, or a file and a folder, where case does not count.
+/// Refuses two names that are one file, or a file and a folder, where case or the form of accents
+/// does not count.
 fn refuse_collisions(files: &[FilePatch]) -> Result<()> {
     let mut seen: HashMap<String, &str> = HashMap::new();
     for path in files.iter().filter_map(FilePatch::new_path) {
@@ -170,10 +172,12 @@ fn refuse_collisions(files: &[FilePatch]) -> Result<()> {
         let ends = text.match_indices('/').map(|(at, _)| at);
         for end in ends.chain([text.len()]) {
             let spelled = &text[..end];
-            let first = *seen.entry(spelled.to_lowercase()).or_insert(spelled);
+            let first = *seen.entry(RelPath::folded(spelled)).or_insert(spelled);
             if first != spelled {
+                // Two ways to write one letter look alike; `{:?}` shows which is which.
                 return Err(Error::config(format!(
-                    "the diff names {first} and {spelled}, which differ only in case"
+                    "the diff names {first:?} and {spelled:?}, which differ only in case or in \
+                     the form of accents"
                 ))
                 .hint("on many file systems they are one file; rename one of them"));
             }

@@ -194,6 +194,10 @@ fn names_that_differ_only_in_case_are_refused() {
     assert!(error(&two("x/File", "x/file")).contains("only in case"));
     assert!(error(&two("Dir/a", "dir/b")).contains("only in case"));
     assert!(error(&two("É", "é")).contains("only in case"));
+    let forms = error(&two("caf\u{e9}", "cafe\u{301}"));
+    assert!(forms.contains("\"café\" and \"cafe\\u{301}\""), "{forms}");
+    assert!(error(&two("\u{c9}/a", "e\u{301}/b")).contains("form of accents"));
+    assert!(parse_files(two("caf\u{e9}", "cafe").as_bytes()).is_ok());
     assert!(parse_files(two("x", "y").as_bytes()).is_ok());
     let renamed =
         "diff --git a/File b/file\nsimilarity index 100%\nrename from File\nrename to file\n";

@@ -12,7 +12,7 @@ use crate::error::{Error, Result, ResultExt as _};
 use crate::exchange::incoming::{self, Incoming};
 use crate::exchange::locate::Offset;
 use crate::exchange::naming;
-use crate::exchange::take::{Ground, Spellings, Taken, named, problem, prove, spell, take};
+use crate::exchange::take::{Ground, Taken, named, problem, prove, take};
 use crate::patchset::{Images, Patch, Problem, Series};
 use crate::tree::RelPath;
 use crate::vendor::Pristine;
@@ -74,7 +74,6 @@ struct Growth<'a> {
     pristine: &'a Pristine,
     patches: Vec<Patch>,
     images: Images,
-    spellings: Spellings,
     manifests: BTreeMap<String, String>,
     more: Vec<(RelPath, Vec<u8>)>,
     summaries: Vec<Summary>,
@@ -169,17 +168,12 @@ impl<'a> Growth<'a> {
     fn new(ctx: &'a Ctx, pristine: &'a Pristine, series: &Series, at: usize) -> Result<Self> {
         let patches = series.patches[..at].to_vec();
         let so_far = Series::of(&ctx.project, &series.base, patches.clone())?;
-        let mut spellings = Spellings::new();
-        for (path, _) in pristine.manifest.iter() {
-            spell(&mut spellings, path);
-        }
         Ok(Growth {
             ctx,
             pristine,
             images: Images::compute(pristine, &so_far)?,
             first: patches.first().map(|patch| patch.id().to_owned()),
             patches,
-            spellings,
             manifests: BTreeMap::new(),
             more: Vec::new(),
             summaries: Vec::new(),
@@ -219,7 +213,6 @@ impl<'a> Growth<'a> {
         let ground = Ground {
             pristine: self.pristine,
             images: &self.images,
-            spellings: &self.spellings,
         };
         let taken = match take(self.ctx, &ground, incoming)? {
             Ok(taken) => taken,

@@ -3,7 +3,7 @@
 //! A hunk that is not at its line may be moved only where all of this holds: it has context before
 //! its first change and, unless it stands at the file's end, behind its last one; all its old lines,
 //! to the byte, occur at exactly one place of the whole file; and the nearest heading above that
-//! place is the one that the hunk names. Two functions with the same body are then told apart by
+//! place is the one that the hunk names, which must stand only once and be no label. Two functions with the same body are then told apart by
 //! their heads, and what cannot be told apart is refused. A hunk at its line below another heading
 //! is refused as well: a twin may have taken the place of the one that is meant.
 
@@ -263,6 +263,9 @@ impl<'a> File<'a> {
             [place] if !is_context(hunk.lines.last()) && place + old.len() != self.lines.len() => {
                 refuse("it has no context behind its last change, and is not moved")
             }
+            [_] if !hunk.heading.is_empty() && !self.names_one(&hunk.heading) => refuse(
+                "the heading that it names stands more than once or is a label, and tells no place",
+            ),
             [place] if self.confirms(&hunk.heading, *place) => Ok(*place),
             [_] if hunk.heading.is_empty() => {
                 refuse("it names no heading that would confirm the only other place")
@@ -297,6 +300,14 @@ impl<'a> File<'a> {
             }
         }
         heading.is_empty()
+    }
+
+    /// Whether that heading can only mean one place of the file. Overloads whose parameters begin on
+    /// the next line share theirs, and so do all parts of a class behind `public:`.
+    fn names_one(&self, heading: &[u8]) -> bool {
+        let is_label = heading.trim_ascii().ends_with(b":");
+        let alike = self.lines.iter().filter(|line| agrees(heading, line));
+        !is_label && alike.count() <= 1
     }
 
     /// The last line before index `at` that looks like the head of something, as git's default

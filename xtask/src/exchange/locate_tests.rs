@@ -219,3 +219,36 @@ fn a_file_made_to_be_searched_for_ever_is_given_up() {
     let error = try_on(&hunks, &format!("int x;\n{}", "\n".repeat(40_000))).unwrap_err();
     assert!(error.contains("too repetitive"), "{error}");
 }
+
+/// Overloads with their parameters on the next line have one heading, and so has all that stands
+/// behind an access label: neither tells which is meant.
+#[test]
+fn a_heading_that_stands_twice_confirms_nothing() {
+    let overload = |parameter: &str, call: &str| {
+        format!(
+            "int f(\n    {parameter}) {{\n    one();\n    {call}\n    three();\n    four();\n    five();\n    six();\n}}\n\n"
+        )
+    };
+    let old = format!("int x;\n{}", overload("int a", "two();"));
+    let new = old.replace("    four();", "    hook();\n    four();");
+    let hunks = between(&path(), old.as_bytes(), new.as_bytes())
+        .unwrap()
+        .hunks;
+    assert_eq!(hunks[0].heading, b"int f(");
+    // The overload that is meant has changed; another one has the lines.
+    let changed = format!(
+        "int x;\nint y;\n{}{}",
+        overload("int a", "zwei();"),
+        overload("float a", "two();")
+    );
+    let error = try_on(&hunks, &changed).unwrap_err();
+    assert!(error.contains("stands more than once"), "{error}");
+    let labelled = |text: &str| text.replace("int f(\n    int a) {", "public:\n    int a;");
+    let (old, new) = (labelled(&old), labelled(&new));
+    let hunks = between(&path(), old.as_bytes(), new.as_bytes())
+        .unwrap()
+        .hunks;
+    assert_eq!(hunks[0].heading, b"public:");
+    let error = try_on(&hunks, &format!("int z;\n{old}")).unwrap_err();
+    assert!(error.contains("is a label"), "{error}");
+}

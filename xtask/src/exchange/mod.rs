@@ -37,3 +37,5 @@ pub use output::{write_dir, write_file};
 mod tests;
 #[cfg(test)]
 mod tests_import;
+#[cfg(test)]
+mod tests_refused;

@@ -55,7 +55,7 @@ pub fn write_dir(ctx: &Ctx, dir: &Path, files: &[Named]) -> Result<bool> {
     step()?;
     if there.is_none() {
         fs_err::rename(&new, &dir)?;
-    } else if !exchange(&new, &dir)? {
+    } else if !crate::tree::exchange(&new, &dir)? {
         fs_err::rename(&dir, beside.path().join("old"))?;
         step()?;
         fs_err::rename(&new, &dir)?;
@@ -63,27 +63,6 @@ pub fn write_dir(ctx: &Ctx, dir: &Path, files: &[Named]) -> Result<bool> {
     step()?;
     fs_err::File::open(parent)?.sync_all()?;
     Ok(true)
-}
-
-/// Exchanges two folders, where the file system can.
-fn exchange(new: &Path, dir: &Path) -> Result<bool> {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    {
-        use rustix::fs::{CWD, RenameFlags, renameat_with};
-        use rustix::io::Errno;
-        match renameat_with(CWD, new, CWD, dir, RenameFlags::EXCHANGE) {
-            Ok(()) => Ok(true),
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
-            Err(errno) => {
-                Err(std::io::Error::from(errno)).context(|| format!("exchanging {}", dir.display()))
-            }
-        }
-    }
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    {
-        let _ = (new, dir);
-        Ok(false)
-    }
 }
 
 /// All that the folder is to hold, the record of it included.

@@ -17,12 +17,7 @@ pub(super) struct Ground<'a> {
     pub(super) pristine: &'a Pristine,
     /// Images of the series so far.
     pub(super) images: &'a Images,
-    /// Lowercase paths of the base's files and folders, to their spelling.
-    pub(super) spellings: &'a Spellings,
 }
-
-/// Names where case does not count, to one of their spellings.
-pub(super) type Spellings = BTreeMap<String, String>;
 
 /// What a patch makes of the files that it touches.
 #[derive(Debug, Default)]
@@ -79,7 +74,7 @@ pub(super) fn take(
             Err(fault) => faults.push((file.path().clone(), fault)),
         }
     }
-    faults.extend(aliases(ground, &work));
+    faults.extend(aliases(&work));
     if !faults.is_empty() {
         return Ok(Err(faults));
     }
@@ -310,12 +305,9 @@ fn missing(ground: &Ground<'_>, file: &FilePatch) -> String {
     }
 }
 
-/// New files that some file systems take for others.
-fn aliases(ground: &Ground<'_>, work: &BTreeMap<RelPath, Work>) -> Faults {
-    let mut known = Spellings::new();
-    for path in ground.images.paths() {
-        spell(&mut known, path);
-    }
+/// New files with a character in their names that some file systems leave out or write otherwise.
+/// Names that are another's in another spelling, [`Images::attempt`] finds.
+fn aliases(work: &BTreeMap<RelPath, Work>) -> Faults {
     let mut faults = Faults::new();
     for (path, _) in work.iter().filter(|(_, file)| file.before.is_none()) {
         if let Some(c) = path.as_str().chars().find(|c| is_invisible(*c)) {
@@ -328,34 +320,8 @@ fn aliases(ground: &Ground<'_>, work: &BTreeMap<RelPath, Work>) -> Faults {
                 ),
             ));
         }
-        for folded in folded(path) {
-            let spelled = &path.as_str()[..folded.1];
-            let other = ground.spellings.get(&folded.0).or(known.get(&folded.0));
-            if let Some(other) = other.filter(|other| *other != spelled) {
-                let text = format!("it differs from {other} only in case; rename it");
-                faults.push((path.clone(), text));
-                break;
-            }
-        }
     }
     faults
-}
-
-/// Adds a path and the folders above it.
-pub(super) fn spell(spellings: &mut Spellings, path: &RelPath) {
-    for (folded, end) in folded(path) {
-        let spelled = || path.as_str()[..end].to_owned();
-        spellings.entry(folded).or_insert_with(spelled);
-    }
-}
-
-/// Each folder of a path and the path itself in lowercase, and where it ends.
-fn folded(path: &RelPath) -> Vec<(String, usize)> {
-    let text = path.as_str();
-    let ends = text.match_indices('/').map(|(at, _)| at);
-    ends.chain([text.len()])
-        .map(|end| (text[..end].to_lowercase(), end))
-        .collect()
 }
 
 /// Combining marks, zero-width characters, marks of direction.

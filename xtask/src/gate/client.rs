@@ -2,7 +2,7 @@
 //! time, size, and trust.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -58,6 +58,31 @@ struct Timings {
     opencoti: Option<BTreeMap<String, u64>>,
 }
 
+/// One answer and what it took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timed {
+    /// The answer.
+    pub answer: Answer,
+    /// From sending the request until its whole answer is there.
+    pub wall: Duration,
+    /// Tokens of the prompt per second, where the server says it.
+    pub prompt: Option<f64>,
+    /// Tokens generated per second, where the server says it; it has none of a single token.
+    pub decode: Option<f64>,
+}
+
+/// The same answer as [`Completion`], read for its speeds.
+#[derive(Debug, Deserialize)]
+struct Speeds {
+    timings: SpeedTimings,
+}
+
+#[derive(Debug, Deserialize)]
+struct SpeedTimings {
+    prompt_per_second: Option<f64>,
+    predicted_per_second: Option<f64>,
+}
+
 impl Client {
     /// For the server on `port` of this machine; `limit` bounds one whole request.
     pub fn new(port: u16, key: &str, limit: Duration) -> Self {
@@ -93,6 +118,26 @@ impl Client {
     /// Sends all `prompts` in one request. The server queues them in one step, so that they take
     /// their slots together: what is batched with what does not depend on timing.
     pub fn complete(&self, prompts: &[&Prompt], sampling: Sampling) -> Result<Vec<Answer>> {
+        parse(&self.send(prompts, sampling)?, prompts, sampling.n_predict)
+    }
+
+    /// Sends one prompt, and says how long it took.
+    pub fn measure(&self, prompt: &Prompt, sampling: Sampling) -> Result<Timed> {
+        let begun = Instant::now();
+        let text = self.send(&[prompt], sampling)?;
+        let wall = begun.elapsed();
+        let mut answers = parse(&text, &[prompt], sampling.n_predict)?;
+        let speeds: Speeds = serde_json::from_slice(&text).map_err(bad)?;
+        let sound = |speed: Option<f64>| speed.filter(|speed| speed.is_finite() && *speed > 0.0);
+        Ok(Timed {
+            answer: answers.pop().unwrap_or_default(),
+            wall,
+            prompt: sound(speeds.timings.prompt_per_second),
+            decode: sound(speeds.timings.predicted_per_second),
+        })
+    }
+
+    fn send(&self, prompts: &[&Prompt], sampling: Sampling) -> Result<Vec<u8>> {
         let ids: Vec<&[u32]> = prompts.iter().map(|prompt| prompt.ids.as_slice()).collect();
         let prompt = match ids.as_slice() {
             [one] => json!(one),
@@ -113,8 +158,7 @@ impl Client {
             .post(format!("{}/completion", self.base))
             .header("Authorization", &self.key)
             .send_json(&body);
-        let text = self.read("/completion", sent)?;
-        parse(&text, prompts, sampling.n_predict)
+        self.read("/completion", sent)
     }
 
     /// Slots busy at the same time, averaged over all decodes; `None` where the server has no

@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result, ResultExt};
+use crate::gate::perf::PerfPlan;
 use crate::gate::prompts::ids;
 use crate::gate::session::Prompt;
-use crate::model::{ChashGate, Digest, DraftsGate, DraftsSetting, GateHeader, GateKind};
+use crate::model::{
+    AcceptanceGate, ChashGate, Digest, DraftsGate, DraftsSetting, GateHeader, GateKind, PerfGate,
+};
 use crate::project::{Project, suggest};
 
 /// Files of `gates/` that are no definitions.
@@ -63,13 +66,20 @@ pub enum Plan {
     Chash(Box<ChashPlan>),
     /// Same drafts: with the settings to run, the rest as for "same tokens".
     Drafts(Box<ChashPlan>, Vec<DraftsSetting>),
+    /// No fewer accepted: with the drop that is allowed, the rest as for "same tokens".
+    Acceptance(Box<ChashPlan>, f64),
+    /// Not slower: with what it measures, the rest as for "same tokens".
+    Perf(Box<ChashPlan>, Box<PerfPlan>),
 }
 
 impl Plan {
     /// What all kinds have.
     pub fn common(&self) -> &ChashPlan {
         match self {
-            Plan::Chash(plan) | Plan::Drafts(plan, _) => plan,
+            Plan::Chash(plan)
+            | Plan::Drafts(plan, _)
+            | Plan::Perf(plan, _)
+            | Plan::Acceptance(plan, _) => plan,
         }
     }
 }
@@ -131,6 +141,25 @@ fn load_one(dir: &Path, id: &str, path: &Path, quick: bool) -> Result<Plan> {
             let text = fs_err::read(path)?;
             let plan = chash(dir, definition.common(), text, quick)?;
             Ok(Plan::Drafts(Box::new(plan), settings(definition, quick)?))
+        }
+        GateKind::Acceptance => {
+            let definition: AcceptanceGate = crate::model::read_toml(path)?;
+            let text = fs_err::read(path)?;
+            let drop = definition.drop;
+            if definition.n_max.contains(&0) || !(0.0..=1.0).contains(&drop) {
+                return Err(Error::config(
+                    "n-max holds 0, with which nothing is drafted, or drop is not in 0..=1",
+                ));
+            }
+            let plan = chash(dir, definition.common(), text, quick)?;
+            Ok(Plan::Acceptance(Box::new(plan), drop))
+        }
+        GateKind::Perf => {
+            let definition: PerfGate = crate::model::read_toml(path)?;
+            let text = fs_err::read(path)?;
+            let perf = PerfPlan::new(&definition, quick)?;
+            let plan = chash(dir, definition.common(), text, quick)?;
+            Ok(Plan::Perf(Box::new(plan), Box::new(perf)))
         }
     }
 }

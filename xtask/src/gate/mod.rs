@@ -9,16 +9,20 @@
 //! | `pool` | several sessions at a time |
 //! | `chash` | the comparison "same tokens" and its verdicts |
 //! | `drafts` | the comparison "same drafts, bit for bit" and its verdicts |
+//! | `acceptance` | the comparison "no fewer drafted tokens accepted" and its verdicts |
+//! | `perf` | the comparison "not slower" and its verdicts |
 //! | `table`, `report` | records for people |
 //!
 //! A new kind of gate is a variant of [`definition::Plan`], a type for its definition, a module
 //! beside `chash`, and a match arm here.
 
+pub mod acceptance;
 pub mod chash;
 pub mod client;
 pub mod definition;
 pub mod drafts;
 pub mod identity;
+pub mod perf;
 pub mod pool;
 pub mod prompts;
 pub mod report;
@@ -76,9 +80,12 @@ pub struct Report {
 /// Runs gates and writes their records and the report below `target/gate/`. `command` is what
 /// the report names for running it again.
 pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
-    let plans = definition::load(&ctx.project, &request.gates, request.quick)?;
-    if request.gates.is_empty() && request.servers.is_none() {
-        complete(ctx, request, &plans)?;
+    let mut plans = definition::load(&ctx.project, &request.gates, request.quick)?;
+    if request.gates.is_empty() {
+        if request.servers.is_none() {
+            complete(ctx, request, &plans)?;
+        }
+        leave_out(ctx, &mut plans)?;
     }
     let dir = ctx.project.target().join("gate");
     fs_err::create_dir_all(&dir)?;
@@ -132,6 +139,26 @@ fn complete(ctx: &Ctx, request: &Request, plans: &[Plan]) -> Result<()> {
                 .hint("bring the definition back, or mend `gates` in patch.toml"));
             }
         }
+    }
+    Ok(())
+}
+
+/// Leaves out what runs only where it is named, and says so.
+fn leave_out(ctx: &Ctx, plans: &mut Vec<Plan>) -> Result<()> {
+    let is_default = |plan: &Plan| plan.common().definition.default;
+    let left_out: Vec<String> = (plans.iter().filter(|plan| !is_default(plan)))
+        .map(|plan| plan.common().definition.id.clone())
+        .collect();
+    plans.retain(is_default);
+    if plans.is_empty() {
+        return Err(Error::usage("no gate runs without being named")
+            .hint(format!("cargo xtask gate --gate {}", left_out.join(" "))));
+    }
+    if !left_out.is_empty() {
+        ctx.sink.note(&format!(
+            "not run, since its definition is no default: {0} (cargo xtask gate --gate {0})",
+            left_out.join(" ")
+        ));
     }
     Ok(())
 }
@@ -259,6 +286,26 @@ fn model_path(ctx: &Ctx, request: &Request, plan: &ChashPlan) -> Result<(String,
     Ok((name, path))
 }
 
+fn model_stamp(name: String, model: &Path) -> Result<ModelStamp> {
+    Ok(ModelStamp {
+        name,
+        size: fs_err::metadata(model)?.len(),
+        sha256: Digest::of_file(model)?,
+    })
+}
+
+/// Names the variables of our own environment that the servers do not see.
+fn say_what_is_removed(ctx: &Ctx) {
+    let removed = server::removed_variables();
+    if !removed.is_empty() {
+        let names: Vec<_> = removed.iter().map(|name| name.to_string_lossy()).collect();
+        ctx.sink.detail(&format!(
+            "not passed on to the servers: {}",
+            names.join(" ")
+        ));
+    }
+}
+
 fn run_one(
     ctx: &Ctx,
     request: &Request,
@@ -273,21 +320,10 @@ fn run_one(
         .to_string();
     let plan = what.common();
     let definition = &plan.definition;
-    let model_stamp = ModelStamp {
-        name,
-        size: fs_err::metadata(&model)?.len(),
-        sha256: Digest::of_file(&model)?,
-    };
+    let model_stamp = model_stamp(name, &model)?;
     let baseline = sides.side(&definition.baseline, false)?;
     let candidate = sides.side(&definition.candidate, true)?;
-    let removed = server::removed_variables();
-    if !removed.is_empty() {
-        let names: Vec<_> = removed.iter().map(|name| name.to_string_lossy()).collect();
-        ctx.sink.detail(&format!(
-            "not passed on to the servers: {}",
-            names.join(" ")
-        ));
-    }
+    say_what_is_removed(ctx);
     let logs = dir
         .join("logs")
         .join(format!("{}-{}", file_time(&started), definition.id));
@@ -306,6 +342,8 @@ fn run_one(
     };
     let task = ctx.sink.task(&format!("gate {}", definition.id), None);
     let halt = Halt::new(&ctx.cancel);
+    let mut measured = None;
+    let mut shares = Vec::new();
     let findings = match what {
         Plan::Chash(_) => {
             let comparison = chash::Comparison {
@@ -330,12 +368,42 @@ fn run_one(
                 ..Default::default()
             }
         }
+        Plan::Acceptance(_, drop) => {
+            let comparison = acceptance::Comparison {
+                prompts: &plan.prompts,
+                n_max: &plan.n_max,
+                drop: *drop,
+                parallel,
+            };
+            shares = comparison.run(&runner, &halt, task.as_ref())?;
+            chash::Findings::default()
+        }
+        Plan::Perf(_, perf) => {
+            let bench = perf::measure::ServerBench {
+                runner: &runner,
+                prompts: &plan.prompts,
+                warm_up: perf.warm_up,
+            };
+            let record = perf::run(perf, &plan.n_max, &bench, &halt, task.as_ref())?;
+            let notes = perf::show::remarks(&record);
+            measured = Some(record);
+            chash::Findings {
+                notes,
+                ..Default::default()
+            }
+        }
     };
     // What was compared must still be what was checked.
     baseline.check_files()?;
     candidate.check_files()?;
     let reason = void(sides, &baseline, &candidate);
-    let cells = Verdict::all(findings.cells.iter().map(|cell| cell.verdict));
+    let cells = match &measured {
+        Some(perf) => perf::judge::verdict(&perf.metrics, &perf.counters),
+        None => {
+            let cells = findings.cells.iter().map(|cell| cell.verdict);
+            Verdict::all(cells.chain(shares.iter().map(|share| share.verdict)))
+        }
+    };
     let verdict = match &reason {
         Some(_) if cells != Verdict::Fail => Verdict::Inconclusive,
         _ => cells,
@@ -373,6 +441,8 @@ fn run_one(
                 sha256: chash::digest(&prompt.ids),
             })
             .collect(),
+        perf: measured,
+        acceptance: shares,
         cells: findings.cells,
         drafted_against_plain: findings.drafted_against_plain,
         notes: findings.notes,

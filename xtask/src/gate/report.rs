@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::gate::acceptance;
+use crate::gate::perf::show;
 use crate::gate::table::{Signs, faults, markdown, place, rows};
 use crate::model::{CellRecord, GateKind, GateRecord, SideStamp, Verdict};
 
@@ -11,7 +13,7 @@ pub fn report(records: &[GateRecord], command: &str) -> String {
     let mut text = format!("# Gates: {}\n\n", verdict.to_string().to_uppercase());
     text.push_str(match verdict {
         Verdict::Pass => "Every comparison passed, and so did its control.\n\n",
-        Verdict::Fail => "Baseline and candidate differ. The cells are named below.\n\n",
+        Verdict::Fail => "A comparison did not pass. What differs is named below.\n\n",
         Verdict::Inconclusive | Verdict::Skipped => {
             "Nothing can be said: a control did not pass, or the run did not do what it was \
              meant to do. This is not a pass.\n\n"
@@ -47,6 +49,15 @@ fn gate(text: &mut String, record: &GateRecord) {
             "Each entry is a setting and the number of drafted steps whose ids and logits were \
              compared bit for bit.\n"
         ),
+        GateKind::Acceptance => writeln!(
+            text,
+            "Accepted of drafted tokens over all prompts, with intervals that hold the true share in 95 of 100 cases.\n"
+        ),
+        GateKind::Perf => writeln!(
+            text,
+            "Above 0 is worse. Each interval holds the true change in 95 of 100 cases; it passes where it lies \
+             wholly within what is allowed and fails where it lies wholly beyond.\n"
+        ),
         GateKind::Chash => writeln!(
             text,
             "Each entry is the chash (first ten digits of SHA-256 over the token ids) of the prompt \
@@ -56,6 +67,11 @@ fn gate(text: &mut String, record: &GateRecord) {
     };
     for cell in faults(record) {
         fault(text, cell);
+    }
+    let acceptance = acceptance::faults(&record.acceptance, Signs::Unicode);
+    list(text, "Not passed", &acceptance);
+    if let Some(perf) = &record.perf {
+        list(text, "Not passed", &show::faults(perf, Signs::Unicode));
     }
     let notes: Vec<String> = (record.notes.iter().cloned())
         .chain(record.cells.iter().flat_map(|cell| {
@@ -97,6 +113,8 @@ fn compared(text: &mut String, record: &GateRecord) {
     let baseline = match record.kind {
         GateKind::Chash => "baseline, run twice",
         GateKind::Drafts => "baseline, run again where it differs",
+        GateKind::Acceptance => "baseline",
+        GateKind::Perf => "baseline, measured against itself first",
     };
     side(text, baseline, &record.baseline);
     side(text, "candidate", &record.candidate);

@@ -43,11 +43,6 @@ impl Runner for ServerRunner<'_> {
 
 impl ServerRunner<'_> {
     fn live(&self, session: &Session<'_>, halt: &Halt) -> Result<Answers> {
-        let side = match session.run {
-            Run::Baseline | Run::Control => self.baseline,
-            Run::Candidate => self.candidate,
-        };
-        let limits = &self.definition.limits;
         let name = format!(
             "{}{}-n{}-s{}",
             session.run.name(),
@@ -58,26 +53,7 @@ impl ServerRunner<'_> {
             session.n_max,
             session.slots
         );
-        let trace = session
-            .trace
-            .map(|_| self.logs.join(format!("{name}.trace")));
-        let mut env = side.env.clone();
-        if let Some(trace) = &trace {
-            env.insert(TRACE.to_owned(), trace.to_string_lossy().into_owned());
-        }
-        let launch = Launch {
-            program: &side.program,
-            args: self.args(session),
-            env: &env,
-            log: self.logs.join(format!("{name}.log")),
-            start: Duration::from_secs(limits.start),
-            request: Duration::from_secs(limits.request),
-            stop: Duration::from_secs(limits.stop),
-        };
-        let mut server = Server::start(&launch, halt)?;
-        if let Some(loaded) = server.loaded_files() {
-            side.check_loaded(&loaded)?;
-        }
+        let mut server = self.start(session, &name, halt)?;
         let sampling = Sampling {
             n_predict: self.definition.n_predict,
             seed: self.definition.seed,
@@ -94,10 +70,42 @@ impl ServerRunner<'_> {
             answers.busy_slots = server.ask(halt, |client| Ok(client.busy_slots()))?;
         }
         server.end()?;
-        if let Some(trace) = trace {
-            answers.trace = Some(fs_err::read_to_string(trace)?);
+        if session.trace.is_some() {
+            answers.trace = Some(fs_err::read_to_string(self.trace(&name))?);
         }
         Ok(answers)
+    }
+
+    /// Starts the server of a session, and checks what it has loaded. `name` is that of its log.
+    pub fn start(&self, session: &Session<'_>, name: &str, halt: &Halt) -> Result<Server> {
+        let side = match session.run {
+            Run::Baseline | Run::Control => self.baseline,
+            Run::Candidate => self.candidate,
+        };
+        let limits = &self.definition.limits;
+        let mut env = side.env.clone();
+        if session.trace.is_some() {
+            let trace = self.trace(name).to_string_lossy().into_owned();
+            env.insert(TRACE.to_owned(), trace);
+        }
+        let launch = Launch {
+            program: &side.program,
+            args: self.args(session),
+            env: &env,
+            log: self.logs.join(format!("{name}.log")),
+            start: Duration::from_secs(limits.start),
+            request: Duration::from_secs(limits.request),
+            stop: Duration::from_secs(limits.stop),
+        };
+        let server = Server::start(&launch, halt)?;
+        if let Some(loaded) = server.loaded_files() {
+            side.check_loaded(&loaded)?;
+        }
+        Ok(server)
+    }
+
+    fn trace(&self, name: &str) -> PathBuf {
+        self.logs.join(format!("{name}.trace"))
     }
 
     /// Everything that could make two runs differ is off: other threads' sums, prompts that

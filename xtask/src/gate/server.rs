@@ -238,6 +238,24 @@ impl Server {
     /// server, so every process of its group is looked at.
     pub fn loaded_files(&self) -> Option<BTreeSet<PathBuf>> {
         let mut found = files_of(self.id())?;
+        for id in self.companions()? {
+            // One that has just ended has nothing loaded.
+            found.extend(files_of(id).unwrap_or_default());
+        }
+        Some(found)
+    }
+
+    /// Most bytes of memory that its largest process has had resident so far; `None` where the
+    /// system cannot tell.
+    pub fn peak_memory(&self) -> Option<u64> {
+        let own = peak_of(self.id())?;
+        let companions = self.companions()?.into_iter();
+        Some(companions.filter_map(peak_of).fold(own, u64::max))
+    }
+
+    /// The other processes of its group.
+    fn companions(&self) -> Option<Vec<u32>> {
+        let mut found = Vec::new();
         for entry in std::fs::read_dir("/proc").ok()?.flatten() {
             let name = entry.file_name();
             let Some(id) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
@@ -245,8 +263,7 @@ impl Server {
             };
             let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
             if id != self.id() && process_group(&stat) == Some(self.id()) {
-                // One that has just ended has nothing loaded.
-                found.extend(files_of(id).unwrap_or_default());
+                found.push(id);
             }
         }
         Some(found)
@@ -262,6 +279,16 @@ fn files_of(id: u32) -> Option<BTreeSet<PathBuf>> {
         files.insert(program);
     }
     Some(files)
+}
+
+/// See [`Server::peak_memory`]; of one process.
+fn peak_of(id: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes << 10)
 }
 
 /// The process group in a line of `/proc/<pid>/stat`: the third field after the name, which

@@ -1,6 +1,8 @@
 //! The table of a gate: one row per number of slots and longest draft, one column per prompt,
 //! or per setting in a gate of kind `drafts`.
 
+use crate::gate::acceptance;
+use crate::gate::perf::show;
 use crate::model::{CellRecord, GateKind, GateRecord, Verdict};
 
 /// Which signs a table may use.
@@ -30,6 +32,12 @@ impl Signs {
 
 /// Rows of a table, the first one being its head.
 pub fn rows(record: &GateRecord, signs: Signs) -> Vec<Vec<String>> {
+    if let Some(perf) = &record.perf {
+        return show::rows(perf, signs);
+    }
+    if record.kind == GateKind::Acceptance {
+        return acceptance::rows(&record.acceptance, signs);
+    }
     let mut head = vec!["slots".to_owned(), "n_max".to_owned()];
     let columns = columns(record);
     head.extend(columns.iter().map(|name| (*name).to_owned()));
@@ -180,6 +188,14 @@ pub fn text(record: &GateRecord, signs: Signs) -> String {
     if faults.len() > SHOWN {
         let more = faults.len() - SHOWN;
         text.push_str(&format!("and {more} more, named in the report\n"));
+    }
+    for fault in acceptance::faults(&record.acceptance, signs) {
+        text.push_str(&format!("{fault}\n"));
+    }
+    if let Some(perf) = &record.perf {
+        for fault in show::faults(perf, signs) {
+            text.push_str(&format!("{fault}\n"));
+        }
     }
     for note in &record.notes {
         text.push_str(&format!("note: {note}\n"));

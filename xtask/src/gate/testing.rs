@@ -132,6 +132,8 @@ pub fn record(change: &(dyn Fn(&Session<'_>, usize, &mut [Answer]) + Sync)) -> G
                 sha256: Digest::of(b""),
             })
             .collect(),
+        perf: None,
+        acceptance: Vec::new(),
         cells: findings.cells,
         drafted_against_plain: findings.drafted_against_plain,
         notes: findings.notes,

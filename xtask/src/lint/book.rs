@@ -42,7 +42,9 @@ fn check(subject: &Subject<'_>) -> Result<Vec<Finding>> {
             }
         }
         for path in patch.manifest.notes.keys() {
-            if !patch.hooks.iter().any(|diff| diff.path.as_str() == path) {
+            // On a partial base a hook may have no file to be in.
+            let absent = subject.series.base.partial;
+            if !absent && !patch.hooks.iter().any(|diff| diff.path.as_str() == path) {
                 findings.push(Finding::at(
                     &file,
                     1,

@@ -70,17 +70,40 @@ impl fmt::Debug for Digest {
     }
 }
 
+/// The value of each byte as a lowercase hex digit; 255 where it is none.
+static NIBBLES: [u8; 256] = {
+    let mut table = [255; 256];
+    let digits = b"0123456789abcdef";
+    let mut at = 0;
+    while at < 16 {
+        table[digits[at] as usize] = at as u8;
+        at += 1;
+    }
+    table
+};
+
 impl FromStr for Digest {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is no SHA-256 digest (64 lowercase hex digits)");
-        if text.len() != 64 || !text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+        let Ok(digits) = <&[u8; 64]>::try_from(text.as_bytes()) else {
             return Err(wrong());
-        }
+        };
+        // Thousands of them are read at every command, also by a build without optimisation.
         let mut bytes = [0; 32];
-        for (at, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| wrong())?;
+        let (mut at, mut seen) = (0, 0);
+        while at < 32 {
+            let (high, low) = (
+                NIBBLES[digits[2 * at] as usize],
+                NIBBLES[digits[2 * at + 1] as usize],
+            );
+            seen |= high | low;
+            bytes[at] = (high << 4) | (low & 15);
+            at += 1;
+        }
+        if seen > 15 {
+            return Err(wrong());
         }
         Ok(Digest(bytes))
     }

@@ -28,6 +28,10 @@ pub enum GateKind {
     Chash,
     /// Same drafts, bit for bit.
     Drafts,
+    /// Not slower.
+    Perf,
+    /// No fewer drafted tokens accepted.
+    Acceptance,
 }
 
 /// A definition of kind `chash`: same tokens from two builds.
@@ -42,6 +46,9 @@ pub struct ChashGate {
     pub kind: GateKind,
     /// One line.
     pub title: String,
+    /// Whether it runs where no gate is named.
+    #[serde(default = "yes")]
+    pub default: bool,
     /// The model.
     pub model: ModelSource,
     /// Longest drafts to try; 0 is plain decoding without a drafter.
@@ -186,6 +193,10 @@ pub(super) fn default_seed() -> u32 {
 
 pub(super) fn default_spec_type() -> String {
     "draft-mtp".to_owned()
+}
+
+pub(super) fn yes() -> bool {
+    true
 }
 
 pub(super) fn one() -> usize {

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::gate::{default_context, default_seed, default_spec_type, one, side};
+use super::gate::{default_context, default_seed, default_spec_type, one, side, yes};
 use crate::model::{
     ChashGate, Flavour, GateKind, GateLimits, ModelSource, PromptDefinition, QuickSubset,
     SideDefinition,
@@ -20,6 +20,9 @@ pub struct DraftsGate {
     pub kind: GateKind,
     /// One line.
     pub title: String,
+    /// Whether it runs where no gate is named.
+    #[serde(default = "yes")]
+    pub default: bool,
     /// The model.
     pub model: ModelSource,
     /// Tokens to generate for each prompt.
@@ -106,6 +109,7 @@ impl DraftsGate {
             id: self.id.clone(),
             kind: self.kind,
             title: self.title.clone(),
+            default: self.default,
             model: self.model.clone(),
             n_predict: self.n_predict,
             context: self.context,

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Artifact, Digest, Flavour, GateKind, PatchSetStamp, Verdict};
+use crate::model::{
+    AcceptanceRecord, Artifact, Digest, Flavour, GateKind, PatchSetStamp, PerfRecord, Verdict,
+};
 
 /// The record of one gate.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -43,6 +45,12 @@ pub struct GateRecord {
     pub slots: Vec<usize>,
     /// Prompts, in the definition's order.
     pub prompts: Vec<PromptStamp>,
+    /// What was measured; only in a gate of kind `perf`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub perf: Option<PerfRecord>,
+    /// Accepted shares by `n_max`; only in a gate of kind `acceptance`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub acceptance: Vec<AcceptanceRecord>,
     /// Every cell, by slots, `n_max`, prompt.
     pub cells: Vec<CellRecord>,
     /// Drafted against plain decoding on the baseline. Information, unless the definition

@@ -26,7 +26,9 @@ pub fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T> {
 
 /// As [`read_toml`], of a text that stands in the file `name`.
 pub fn parse_toml<T: DeserializeOwned>(text: &str, name: &str) -> Result<T> {
-    if let Ok(Header { schema }) = toml::from_str(text)
+    // All are read at every command: twice only where need be.
+    if !begins_with_schema(text)
+        && let Ok(Header { schema }) = toml::from_str(text)
         && schema != SCHEMA
     {
         return Err(Error::config(format!(
@@ -45,6 +47,13 @@ pub fn parse_toml<T: DeserializeOwned>(text: &str, name: &str) -> Result<T> {
         };
         Error::config(error.message().trim().replace('\n', ", ")).context(place)
     })
+}
+
+/// Whether the first key is the schema that this program reads, as in every file that is right.
+fn begins_with_schema(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
+    first == Some("schema = 1")
 }
 
 /// Reads a JSON file that this program wrote.

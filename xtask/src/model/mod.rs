@@ -6,11 +6,14 @@ mod build;
 mod digest;
 mod fixture;
 mod gate;
+mod gate_acceptance;
 mod gate_drafts;
+mod gate_perf;
 mod gate_record;
 mod hooks;
 mod io;
 mod patch;
+mod perf_record;
 mod retired;
 mod series;
 mod state;
@@ -25,7 +28,9 @@ pub use gate::{
     ChashGate, GateHeader, GateKind, GateLimits, GeneratedPrompt, ModelSource, PromptDefinition,
     QuickSubset, SideDefinition,
 };
+pub use gate_acceptance::{AcceptanceGate, AcceptanceQuick, AcceptanceRecord, ShareRecord};
 pub use gate_drafts::{DraftsGate, DraftsQuick, DraftsSetting};
+pub use gate_perf::{Metric, PERF_BLOCKS, PERF_ROUNDS, PerfGate, PerfQuick, Relation};
 pub use gate_record::{
     AnswerRecord, CellRecord, GateRecord, ModelStamp, PlainRecord, PromptStamp, SideStamp,
     TokenDifference,
@@ -33,6 +38,9 @@ pub use gate_record::{
 pub use hooks::{HookEntry, HooksFile, ImageEntry};
 pub use io::{parse_toml, read_json, read_toml, write_atomic, write_json};
 pub use patch::{Allow, PatchManifest, Probes, SWITCH_PREFIX};
+pub use perf_record::{
+    ChangeRecord, CounterRecord, MachineStamp, MetricRecord, PerfRecord, RoundRecord, SideSamples,
+};
 pub use retired::{Retired, RetiredPatch};
 pub use series::SeriesFile;
 pub use state::{TrackedFile, TreeState};

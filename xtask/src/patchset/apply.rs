@@ -1,17 +1,19 @@
 //! Moving a working tree to a position of the series: all of it or nothing.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
-use crate::model::{TrackedFile, TreeState};
+use crate::model::{Digest, TrackedFile, TreeState};
 use crate::patchset::images::{Image, pristine_image};
-use crate::patchset::status::{STATE_DIR, TreeStatus, count, read_state, scan};
+use crate::patchset::status::{STAMPS, STATE_DIR, TreeStatus, count, glance, read_state, remember};
 use crate::patchset::{Images, Series};
-use crate::tree::{Difference, RelPath, TreeManifest, recover, stage};
+use crate::tree::{Difference, Entry, RelPath, Scan, TreeManifest, recover, stage_without};
 use crate::vendor::Pristine;
 
 /// What a move changed.
@@ -96,12 +98,11 @@ fn move_to(
             Ok::<_, Error>(None)
         })?
     };
-    let found = if moved.created {
-        pristine.manifest.clone()
-    } else {
-        scan(&root)?
-    };
-    let status = super::status::classify(pristine, series, images, &found, old_state.as_ref());
+    let scan = (!moved.created).then(|| glance(&root)).transpose()?;
+    let found = scan
+        .as_ref()
+        .map_or(&pristine.manifest, |scan| &scan.manifest);
+    let status = super::status::classify(pristine, series, images, found, old_state.as_ref());
     if !status.edited.is_empty() {
         if !discard_edits {
             return Err(refuse_edits(&moved.tree, &status));
@@ -109,53 +110,68 @@ fn move_to(
         moved.saved_to = Some(save_edits(ctx, &root, &status)?);
         moved.discarded = status.edited.iter().map(|d| d.path().clone()).collect();
     }
-    let changes = changes(pristine, images, &found, &status, count)?;
+    let changes = changes(pristine, images, found, &status, count)?;
     let state = state_of(pristine, series, images, count);
     if changes.is_empty() && !moved.created && old_state.as_ref() == Some(&state) {
+        scan.map(Scan::remember);
         return Ok(moved);
     }
-    let mut staged = stage(&root)?;
+    let writes: Vec<(&RelPath, &Image)> = changes
+        .iter()
+        .filter_map(|(path, image)| Some((path, image.as_deref()?)))
+        .collect();
+    let memory = RelPath::new(format!("{STATE_DIR}{STAMPS}"))?;
+    let mut left_out: BTreeSet<&RelPath> = writes.iter().map(|(path, _)| *path).collect();
+    // Linking gives every file another stamp.
+    left_out.insert(&memory);
+    let mut staged = stage_without(&root, &left_out)?;
     if moved.created {
         materialise(ctx, pristine, staged.dir())?;
     }
     // First what goes: a file may have to come where an edit put a folder or a link.
-    let (writes, removals): (Vec<_>, Vec<_>) =
-        changes.into_iter().partition(|(_, image)| image.is_some());
-    for (path, _) in removals {
-        staged.remove(&path)?;
-        moved.removed.push(path);
-    }
-    for (path, image) in writes {
-        if let Some(image) = image {
-            staged.write(&path, &image.content, image.executable)?;
-            moved.written.push(path);
+    for (path, image) in &changes {
+        if image.is_none() {
+            staged.remove(path)?;
+            moved.removed.push(path.clone());
         }
     }
+    moved.written = writes.iter().map(|(path, _)| (*path).clone()).collect();
+    let made = writes.iter().map(|(path, image)| (*path, image.sha256()));
+    let made: Vec<(&RelPath, Digest)> = made.collect();
+    let writes = writes
+        .into_iter()
+        .map(|(path, image)| (path, image.content.as_slice(), image.executable));
+    staged.write_all(writes.collect())?;
     let mut json =
         serde_json::to_vec_pretty(&state).map_err(|error| Error::internal(error.to_string()))?;
     json.push(b'\n');
     let path = RelPath::new(format!("{STATE_DIR}state.json"))?;
     staged.write(&path, &json, false)?;
     ctx.cancel.check()?;
-    staged.commit()?;
+    let mut written = staged.commit()?;
+    if let Some(scan) = scan {
+        let made = made.into_iter();
+        let made = made.filter_map(|(path, digest)| Some((path, (written.remove(path)?, digest))));
+        remember(scan, &made.collect());
+    }
     Ok(moved)
 }
 
 /// Every file that has to change, with its new image, or none where it has to go.
-fn changes(
+fn changes<'a>(
     pristine: &Pristine,
-    images: &Images,
+    images: &'a Images,
     found: &TreeManifest,
     status: &TreeStatus,
     count: usize,
-) -> Result<Vec<(RelPath, Option<Image>)>> {
+) -> Result<Vec<(RelPath, Option<Cow<'a, Image>>)>> {
     let mut paths: BTreeSet<RelPath> = images.paths().cloned().collect();
     paths.extend(status.edited.iter().map(|d| d.path().clone()));
     paths.extend(status.outdated.iter().cloned());
     let mut changes = Vec::new();
     for path in paths {
         let target = target(pristine, images, &path, count)?;
-        if target.as_ref().map(Image::entry) != found.get(&path) {
+        if target.as_deref().map(Image::entry) != found.get(&path) {
             changes.push((path, target));
         }
     }
@@ -163,16 +179,16 @@ fn changes(
 }
 
 /// A touched or edited file as it has to be with the first `count` patches applied.
-fn target(
+fn target<'a>(
     pristine: &Pristine,
-    images: &Images,
+    images: &'a Images,
     path: &RelPath,
     count: usize,
-) -> Result<Option<Image>> {
+) -> Result<Option<Cow<'a, Image>>> {
     if images.steps(path).is_empty() {
-        return pristine_image(pristine, path);
+        return Ok(pristine_image(pristine, path)?.map(Cow::Owned));
     }
-    Ok(images.at(path, count).cloned())
+    Ok(images.at(path, count).map(Cow::Borrowed))
 }
 
 fn state_of(pristine: &Pristine, series: &Series, images: &Images, count: usize) -> TreeState {
@@ -182,8 +198,8 @@ fn state_of(pristine: &Pristine, series: &Series, images: &Images, count: usize)
         .filter_map(|path| {
             Some(TrackedFile {
                 path: path.to_string(),
-                pre: images.pristine(path).map(|image| image.sha256),
-                post: images.at(path, count)?.sha256,
+                pre: images.pristine(path).map(|image| image.sha256()),
+                post: images.at(path, count)?.sha256(),
             })
         })
         .collect();
@@ -203,16 +219,22 @@ fn materialise(ctx: &Ctx, pristine: &Pristine, dir: &Path) -> Result<()> {
         &format!("Copying {}", pristine.base.id),
         Some(pristine.manifest.len() as u64),
     );
-    for (done, (path, _)) in pristine.manifest.iter().enumerate() {
+    let files: Vec<&RelPath> = pristine.manifest.iter().map(|(path, _)| path).collect();
+    let mut copied = Vec::with_capacity(files.len());
+    for some in files.chunks(256) {
         ctx.cancel.check()?;
-        let (from, to) = (path.below(&pristine.root), path.below(dir));
-        if let Some(parent) = to.parent() {
-            fs_err::create_dir_all(parent)?;
-        }
-        copy_file(&from, &to)?;
-        task.progress(done as u64 + 1, pristine.manifest.len() as u64);
+        let entries = some.par_iter().map(|path| {
+            let (from, to) = (path.below(&pristine.root), path.below(dir));
+            if let Some(parent) = to.parent() {
+                fs_err::create_dir_all(parent)?;
+            }
+            copy_file(&from, &to)?;
+            Ok(((*path).clone(), Entry::of_file(&to)?))
+        });
+        copied.extend(entries.collect::<Result<Vec<_>>>()?);
+        task.progress(copied.len() as u64, files.len() as u64);
     }
-    let copied = TreeManifest::of_tree(dir, |_| false)?;
+    let copied: TreeManifest = copied.into_iter().collect();
     if let Some(first) = pristine.manifest.differences(&copied).first() {
         return Err(Error::finding(format!(
             "the cached base {} is not what it should be: {first}",

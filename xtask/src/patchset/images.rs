@@ -2,15 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::OnceLock;
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::diff::{self, Mismatch, Paint};
 use crate::error::{Error, Result};
 use crate::model::Digest;
+use crate::patchset::load::Overlay;
 use crate::patchset::status::{STATE_DIR, count};
 use crate::patchset::{Collision, Patch, Series, collisions};
-use crate::tree::{Entry, FileMode, RelPath};
+use crate::tree::{Entry, FileMode, RelPath, has_below};
 use crate::vendor::Pristine;
 
 /// All images of a series on its base.
@@ -30,15 +33,23 @@ struct FileImages {
 }
 
 /// One content of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Image {
     /// The bytes.
     pub content: Vec<u8>,
-    /// Their digest.
-    pub sha256: Digest,
+    /// See [`Image::sha256`].
+    digest: OnceLock<Digest>,
     /// Whether the file is executable.
     pub executable: bool,
 }
+
+impl PartialEq for Image {
+    fn eq(&self, other: &Self) -> bool {
+        self.executable == other.executable && self.content == other.content
+    }
+}
+
+impl Eq for Image {}
 
 /// What one patch makes of a file.
 #[derive(Clone, Debug)]
@@ -163,6 +174,47 @@ impl Images {
     /// As [`Images::compute`], with the problems as values. The images are then those of the
     /// patches that could be applied.
     pub fn attempt(pristine: &Pristine, series: &Series) -> Result<(Images, Vec<Problem>)> {
+        if let Some(images) = Self::by_file(pristine, series) {
+            return Ok((images, Vec::new()));
+        }
+        Self::by_patch(pristine, series)
+    }
+
+    /// The images of a series without any fault, each file for itself on all processors. None
+    /// where there is a fault: [`Images::by_patch`] then says which, in the order of the series.
+    fn by_file(pristine: &Pristine, series: &Series) -> Option<Images> {
+        let mut work: BTreeMap<&RelPath, Vec<(usize, Change<'_>)>> = BTreeMap::new();
+        for (at, patch) in series.patches.iter().enumerate() {
+            for diff in &patch.hooks {
+                work.entry(&diff.path)
+                    .or_default()
+                    .push((at, Change::Hooks(diff)));
+            }
+            for file in &patch.overlay {
+                work.entry(&file.path)
+                    .or_default()
+                    .push((at, Change::New(file)));
+            }
+        }
+        let files = work
+            .into_par_iter()
+            .map(|(path, changes)| Some((path.clone(), history(pristine, path, &changes)?)))
+            .collect::<Option<Vec<_>>>()?;
+        let images = Images {
+            files: files.into_iter().collect(),
+            len: series.patches.len(),
+            landed: vec![0; series.patches.len()],
+        };
+        let added = |(_, file): &(&RelPath, &FileImages)| file.pristine.is_none();
+        let crowded = images
+            .files
+            .iter()
+            .filter(added)
+            .any(|(path, _)| images.no_room(pristine, path, &[]).is_some());
+        (!crowded && collisions(pristine, series).is_empty()).then_some(images)
+    }
+
+    fn by_patch(pristine: &Pristine, series: &Series) -> Result<(Images, Vec<Problem>)> {
         let mut images = Images {
             files: BTreeMap::new(),
             len: series.patches.len(),
@@ -283,19 +335,18 @@ impl Images {
         if text.starts_with(STATE_DIR) {
             return Some(format!("{STATE_DIR} is this program's own folder"));
         }
-        let there = || {
-            let base = pristine.manifest.iter().map(|(path, _)| path);
-            base.chain(self.files.keys())
-                .chain(steps.iter().map(|(path, ..)| path))
+        let is_file = |path: &RelPath| {
+            pristine.manifest.get(path).is_some()
+                || self.files.contains_key(path)
+                || steps.iter().any(|(step, ..)| step == path)
         };
-        there()
-            .find(|other| is_below(text, other.as_str()))
-            .map(|file| format!("{file} is a file, not a folder"))
-            .or_else(|| {
-                there()
-                    .any(|other| is_below(other.as_str(), text))
-                    .then(|| format!("{text} is a folder"))
-            })
+        if let Some(file) = path.folders().find(is_file) {
+            return Some(format!("{file} is a file, not a folder"));
+        }
+        let below = pristine.manifest.has_below(path)
+            || has_below(&self.files, path)
+            || steps.iter().any(|(step, ..)| is_below(step.as_str(), text));
+        below.then(|| format!("{text} is a folder"))
     }
 
     /// The file as the patches so far leave it.
@@ -344,13 +395,54 @@ impl Images {
     }
 }
 
+/// What a patch does to a file.
+enum Change<'a> {
+    Hooks(&'a diff::FileDiff),
+    New(&'a Overlay),
+}
+
+/// A file through all its changes; none where one of them does not sit.
+fn history(
+    pristine: &Pristine,
+    path: &RelPath,
+    changes: &[(usize, Change<'_>)],
+) -> Option<FileImages> {
+    let pristine = pristine_image(pristine, path).ok()?;
+    let mut steps: Vec<Step> = Vec::with_capacity(changes.len());
+    for (patch, change) in changes {
+        let before = steps.last().map(|step| &step.image).or(pristine.as_ref());
+        let image = match (change, before) {
+            (Change::Hooks(diff), Some(before)) => {
+                Image::new(diff::apply(diff, &before.content).ok()?, before.executable)
+            }
+            (Change::New(file), None) => Image::new(file.content.clone(), file.executable),
+            _ => return None,
+        };
+        steps.push(Step {
+            patch: *patch,
+            image,
+        });
+    }
+    if let Some(last) = steps.last() {
+        // Everybody asks for this one: here, beside the others.
+        last.image.sha256();
+    }
+    Some(FileImages { pristine, steps })
+}
+
 impl Image {
     fn new(content: Vec<u8>, executable: bool) -> Self {
         Image {
-            sha256: Digest::of(&content),
             content,
+            digest: OnceLock::new(),
             executable,
         }
+    }
+
+    /// The digest of the content. Computed when it is first asked for: of most images between
+    /// base and series nobody ever does.
+    pub fn sha256(&self) -> Digest {
+        *self.digest.get_or_init(|| Digest::of(&self.content))
     }
 
     /// Its entry in a manifest.
@@ -361,7 +453,7 @@ impl Image {
             } else {
                 FileMode::Plain
             },
-            sha256: self.sha256,
+            sha256: self.sha256(),
         }
     }
 }
@@ -380,10 +472,12 @@ pub fn pristine_image(pristine: &Pristine, path: &RelPath) -> Result<Option<Imag
         fs_err::read(path.below(&pristine.root))?,
         entry.mode == FileMode::Executable,
     );
-    if image.sha256 != entry.sha256 {
+    if image.sha256() != entry.sha256 {
         return Err(Error::finding(format!(
             "the cached base {} was changed: {path}: expected sha256 {}, found {}",
-            pristine.base.id, entry.sha256, image.sha256
+            pristine.base.id,
+            entry.sha256,
+            image.sha256()
         ))
         .hint(format!(
             "cargo xtask vendor --base {} --force",

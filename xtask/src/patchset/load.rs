@@ -1,7 +1,9 @@
 //! From `registry/series.toml` and `patches/` to a [`Series`] in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+
+use rayon::prelude::*;
 
 use crate::diff::{self, FileDiff};
 use crate::error::{Error, Kind, Result, ResultExt};
@@ -67,18 +69,24 @@ impl Series {
             .hint(suggest(unknown, known.iter().map(String::as_str), "bases")));
         }
         let ids = registry.of(&base.id);
+        let in_series = || format!("registry/series.toml, series of {}", base.id);
+        // Side by side; what is wrong is said in the order of the series.
+        let loaded: Vec<Result<Patch>> = ids
+            .par_iter()
+            .map(|id| Patch::load_with(project, id, &base.id, &known))
+            .collect();
         let mut patches: Vec<Patch> = Vec::with_capacity(ids.len());
-        for id in ids {
-            let in_series = || format!("registry/series.toml, series of {}", base.id);
-            if patches.iter().any(|patch| patch.id() == id) {
+        let mut earlier: BTreeSet<&str> = BTreeSet::new();
+        for (id, patch) in ids.iter().zip(loaded) {
+            if earlier.contains(id.as_str()) {
                 return Err(Error::config(format!("`{id}` stands twice")).context(in_series()));
             }
-            let patch = Patch::load(project, id, &base.id).context(in_series)?;
+            let patch = patch.context(in_series)?;
             if let Some(missing) = patch
                 .manifest
                 .requires
                 .iter()
-                .find(|needed| !patches.iter().any(|earlier| earlier.id() == *needed))
+                .find(|needed| !earlier.contains(needed.as_str()))
             {
                 return Err(Error::config(format!(
                     "`{id}` requires `{missing}`, which does not stand before it"
@@ -86,6 +94,7 @@ impl Series {
                 .context(in_series())
                 .hint(format!("put `{missing}` before `{id}`")));
             }
+            earlier.insert(id);
             patches.push(patch);
         }
         Series::of(project, base, patches)
@@ -136,22 +145,27 @@ impl Patch {
         &self.manifest.id
     }
 
-    /// Loads `patches/<id>` as it is for `base`.
-    pub fn load(project: &Project, id: &str, base: &str) -> Result<Patch> {
+    /// Loads `patches/<id>` as it is for `base`; `bases` are the ids of all that there are.
+    fn load_with(project: &Project, id: &str, base: &str, bases: &[String]) -> Result<Patch> {
         let dir = project.patch_dir(id);
         if !is_patch_id(id) {
             return Err(Error::config(format!("`{id}` is no patch id"))
                 .hint("lowercase letters, digits and single hyphens, beginning with a letter"));
         }
         let file = dir.join("patch.toml");
-        if !file.is_file() {
-            let known = known_patches(project);
-            return Err(Error::config(format!(
-                "unknown patch `{id}`: there is no {}",
-                project.show(&file)
-            ))
-            .hint(suggest(id, known.iter().map(String::as_str), "patches")));
-        }
+        // One look at the folder says what there is to open.
+        let names = match names(project, &dir, bases) {
+            Ok(names) if names.iter().any(|name| name == "patch.toml") => names,
+            Err(error) if file.is_file() => return Err(error),
+            _ => {
+                let known = known_patches(project);
+                return Err(Error::config(format!(
+                    "unknown patch `{id}`: there is no {}",
+                    project.show(&file)
+                ))
+                .hint(suggest(id, known.iter().map(String::as_str), "patches")));
+            }
+        };
         let manifest: PatchManifest = read_toml(&file)?;
         if manifest.id != id {
             return Err(
@@ -159,10 +173,13 @@ impl Patch {
                     .context(project.show(&file)),
             );
         }
-        refuse_strangers(project, &dir)?;
-        let (hooks_file, hooks_text, hooks) = load_hooks(project, &dir, base)?;
-        let overlay =
-            load_overlay(&dir.join("src")).context(|| format!("{}/src", project.show(&dir)))?;
+        let (hooks_file, hooks_text, hooks) = load_hooks(project, &dir, base, &names)?;
+        let overlay = match names.iter().any(|name| name == "src") {
+            true => {
+                load_overlay(&dir.join("src")).context(|| format!("{}/src", project.show(&dir)))?
+            }
+            false => Vec::new(),
+        };
         Ok(Patch {
             manifest,
             hooks,
@@ -196,10 +213,10 @@ fn known_patches(project: &Project) -> Vec<String> {
     names
 }
 
-/// A file that means nothing is an error: `hooks.<base>.patch` with a misspelt base would silently
-/// be passed over for `hooks.patch`.
-fn refuse_strangers(project: &Project, dir: &Path) -> Result<()> {
-    let bases = project.upstreams()?.base;
+/// What a patch's folder holds. A file that means nothing is an error: `hooks.<base>.patch` with a
+/// misspelt base would silently be passed over for `hooks.patch`.
+fn names(project: &Project, dir: &Path, bases: &[String]) -> Result<Vec<String>> {
+    let mut names = Vec::new();
     for entry in fs_err::read_dir(dir)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -208,7 +225,7 @@ fn refuse_strangers(project: &Project, dir: &Path) -> Result<()> {
             _ => name
                 .strip_prefix("hooks.")
                 .and_then(|rest| rest.strip_suffix(".patch"))
-                .is_some_and(|id| bases.iter().any(|base| base.id == id)),
+                .is_some_and(|id| bases.iter().any(|base| base == id)),
         };
         if !known {
             return Err(Error::config(format!(
@@ -217,8 +234,9 @@ fn refuse_strangers(project: &Project, dir: &Path) -> Result<()> {
             ))
             .hint("a patch has patch.toml, hooks.patch, hooks.<base>.patch for a known base, src/ and README.md"));
         }
+        names.push(name);
     }
-    Ok(())
+    Ok(names)
 }
 
 /// `hooks.<base>.patch` where the base has its own, else `hooks.patch`, else none.
@@ -226,10 +244,15 @@ fn load_hooks(
     project: &Project,
     dir: &Path,
     base: &str,
+    names: &[String],
 ) -> Result<(Option<String>, Vec<u8>, Vec<FileDiff>)> {
-    let own = dir.join(format!("hooks.{base}.patch"));
-    let common = dir.join("hooks.patch");
-    let Some(path) = [own, common].into_iter().find(|path| path.is_file()) else {
+    let own = format!("hooks.{base}.patch");
+    let path = [own.as_str(), "hooks.patch"]
+        .into_iter()
+        .filter(|name| names.iter().any(|there| there == name))
+        .map(|name| dir.join(name))
+        .find(|path| path.is_file());
+    let Some(path) = path else {
         return Ok((None, Vec::new(), Vec::new()));
     };
     let name = project.show(&path);
@@ -243,9 +266,6 @@ fn load_hooks(
 }
 
 fn load_overlay(dir: &Path) -> Result<Vec<Overlay>> {
-    if !dir.exists() {
-        return Ok(Vec::new());
-    }
     let mut overlay = Vec::new();
     for entry in walkdir::WalkDir::new(dir).sort_by_file_name() {
         let entry = entry.map_err(|error| Error::environment(error.to_string()))?;

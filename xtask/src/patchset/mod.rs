@@ -13,6 +13,8 @@ mod refresh;
 mod status;
 
 #[cfg(test)]
+mod foreign_tests;
+#[cfg(test)]
 mod state_tests;
 #[cfg(test)]
 mod tests;
@@ -24,4 +26,5 @@ pub use names::{Collision, collisions};
 pub use refresh::{records, refresh, registry_drift, registry_of};
 pub use status::{
     PatchState, TreeStatus, WorkingTree, applied, count, position, read_state, scan, status,
+    status_of_all_bytes,
 };

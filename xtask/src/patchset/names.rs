@@ -1,7 +1,7 @@
 //! Names that are one file on some file systems: they differ only in case, or in how a letter with
 //! an accent is written.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use crate::patchset::Series;
 use crate::tree::RelPath;
@@ -44,27 +44,34 @@ pub fn collisions(pristine: &Pristine, series: &Series) -> Vec<Collision> {
         return Vec::new();
     }
     // A folded name to its spelling and its owner.
-    let mut seen: BTreeMap<String, (String, Option<String>)> = BTreeMap::new();
+    let mut seen: HashMap<String, (&str, Option<&str>)> =
+        HashMap::with_capacity(pristine.manifest.len() * 2);
+    let mut before = "";
     for (path, _) in pristine.manifest.iter() {
-        for part in parts(path) {
-            seen.entry(RelPath::folded(part))
-                .or_insert_with(|| (part.to_owned(), None));
+        // Sorted by path: most folders are those of the file before.
+        let is_known = |part: &&str| {
+            before
+                .strip_prefix(*part)
+                .is_some_and(|rest| rest.starts_with('/'))
+        };
+        for part in parts(path).skip_while(is_known) {
+            seen.entry(RelPath::folded(part)).or_insert((part, None));
         }
+        before = path.as_str();
     }
     let mut found = Vec::new();
     for (at, patch) in series.patches.iter().enumerate() {
         for file in &patch.overlay {
             for part in parts(&file.path) {
-                let owner = Some(patch.id().to_owned());
-                let (first, owner) = seen
+                let (first, owner) = *seen
                     .entry(RelPath::folded(part))
-                    .or_insert_with(|| (part.to_owned(), owner));
+                    .or_insert((part, Some(patch.id())));
                 if first != part {
                     found.push(Collision {
                         patch: at,
                         path: file.path.clone(),
-                        other: first.clone(),
-                        owner: owner.clone(),
+                        other: first.to_owned(),
+                        owner: owner.map(str::to_owned),
                     });
                     break;
                 }

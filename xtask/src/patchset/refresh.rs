@@ -41,15 +41,15 @@ pub fn registry_of(series: &Series, images: &Images) -> HooksFile {
                 continue;
             };
             let pre = match index.checked_sub(1) {
-                Some(before) => Some(steps[before].image.sha256),
-                None => images.pristine(path).map(|image| image.sha256),
+                Some(before) => Some(steps[before].image.sha256()),
+                None => images.pristine(path).map(|image| image.sha256()),
             };
             file.image.push(ImageEntry {
                 base: base.clone(),
                 patch: patch.id().to_owned(),
                 file: path.to_string(),
                 pre,
-                post: steps[index].image.sha256,
+                post: steps[index].image.sha256(),
             });
         }
     }

@@ -1,6 +1,7 @@
 //! What is applied, from hashes.
 
 use std::collections::BTreeMap;
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -9,11 +10,14 @@ use crate::ctx::Ctx;
 use crate::error::{Error, Kind, Result, ResultExt};
 use crate::model::{Digest, TreeState, read_json};
 use crate::patchset::{Images, Series, parts};
-use crate::tree::{Difference, Entry, RelPath, TreeManifest};
+use crate::tree::{Difference, Entry, RelPath, Scan, TreeManifest};
 use crate::vendor::Pristine;
 
 /// The folder inside a working tree that belongs to this program.
 pub const STATE_DIR: &str = ".patchset/";
+
+/// The file in it that spares hashing a file twice; see [`glance`].
+pub(super) const STAMPS: &str = "stamps";
 
 /// What can be said of one patch in a working tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -93,18 +97,33 @@ impl TreeStatus {
 /// The manifest of a working tree, without this program's own folder and without a repository
 /// that the user keeps there.
 pub fn scan(root: &Path) -> Result<TreeManifest> {
-    TreeManifest::of_tree(root, |path| {
-        path == STATE_DIR || matches!(path, ".git/" | ".git")
-    })
-    .map_err(|error| {
-        let unsafe_name = error.kind() == Kind::Config;
-        let error = error.context(format!("reading the working tree {}", root.display()));
-        if unsafe_name {
-            error.hint("no tree may hold a file of that name: take it out of the working tree")
-        } else {
-            error
-        }
-    })
+    TreeManifest::of_tree(root, is_skipped).map_err(|error| unreadable(root, error))
+}
+
+/// As [`scan`], but does not hash again what did not change since it was hashed, by its stamps.
+/// For telling and for moving; what proves something uses [`scan`].
+pub fn glance(root: &Path) -> Result<Scan> {
+    let memory = root.join(STATE_DIR).join(STAMPS);
+    TreeManifest::of_tree_with(root, is_skipped, &memory).map_err(|error| unreadable(root, error))
+}
+
+/// Remembers the files of a tree that was replaced; `made` are those that were written.
+pub(super) fn remember(scan: Scan, made: &BTreeMap<&RelPath, (Metadata, Digest)>) {
+    scan.remember_replaced(is_skipped, made);
+}
+
+fn is_skipped(path: &str) -> bool {
+    path == STATE_DIR || matches!(path, ".git/" | ".git")
+}
+
+fn unreadable(root: &Path, error: Error) -> Error {
+    let unsafe_name = error.kind() == Kind::Config;
+    let error = error.context(format!("reading the working tree {}", root.display()));
+    if unsafe_name {
+        error.hint("no tree may hold a file of that name: take it out of the working tree")
+    } else {
+        error
+    }
 }
 
 /// The state file of a working tree, where there is one.
@@ -123,12 +142,35 @@ pub fn state_file(root: &Path) -> PathBuf {
     root.join(STATE_DIR).join("state.json")
 }
 
-/// Compares the working tree with the base and with every image of the series.
+/// Compares the working tree with the base and with every image of the series. A file whose
+/// stamps say that it did not change since it was hashed is not hashed again.
 pub fn status(
     ctx: &Ctx,
     pristine: &Pristine,
     series: &Series,
     images: &Images,
+) -> Result<TreeStatus> {
+    compare(ctx, pristine, series, images, |root| {
+        glance(root).map(Scan::remember)
+    })
+}
+
+/// As [`status`], and hashes every file.
+pub fn status_of_all_bytes(
+    ctx: &Ctx,
+    pristine: &Pristine,
+    series: &Series,
+    images: &Images,
+) -> Result<TreeStatus> {
+    compare(ctx, pristine, series, images, scan)
+}
+
+fn compare(
+    ctx: &Ctx,
+    pristine: &Pristine,
+    series: &Series,
+    images: &Images,
+    look: impl FnOnce(&Path) -> Result<TreeManifest>,
 ) -> Result<TreeStatus> {
     let root = ctx.project.working_tree(&pristine.base.id);
     let _lock = crate::lock::reading(ctx)?;
@@ -153,11 +195,11 @@ pub fn status(
         });
     }
     let state = read_state(&root)?;
-    let found = scan(&root)?;
+    let found = look(&root)?;
     Ok(classify(pristine, series, images, &found, state.as_ref()))
 }
 
-/// The pure part of [`status`].
+/// The pure part of [`status`], which is the same however the files were found.
 pub fn classify(
     pristine: &Pristine,
     series: &Series,
@@ -260,14 +302,14 @@ pub fn classify(
 /// How many steps of the series a file has been through; absent where it is no image at all.
 fn place(images: &Images, path: &RelPath, entry: Option<Entry>) -> Option<usize> {
     let steps = images.steps(path);
-    if let Some(at) = steps
-        .iter()
-        .rposition(|step| entry == Some(step.image.entry()))
-    {
-        return Some(at + 1);
+    let pristine = images.pristine(path);
+    if entry == pristine.map(super::images::Image::entry) {
+        // By the bytes: other lengths are told apart without hashing all that lies between.
+        let same = |step: &super::Step| Some(&step.image) == pristine;
+        return Some(steps.iter().rposition(same).map_or(0, |at| at + 1));
     }
-    let pristine = images.pristine(path).map(super::images::Image::entry);
-    (entry == pristine).then_some(0)
+    let same = |step: &super::Step| entry == Some(step.image.entry());
+    steps.iter().rposition(same).map(|at| at + 1)
 }
 
 /// Whether the base has the patch at index `at`, wholly or partly.

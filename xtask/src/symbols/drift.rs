@@ -323,6 +323,31 @@ fn compare(
         gone.retain(|at| is_bare(old[*at].symbol));
         come.retain(|at| is_bare(new[*at].symbol));
     }
+    unpaired(
+        after,
+        (index, name),
+        (old, gone),
+        (new, come),
+        &drift,
+        found,
+    )?;
+    moved(old, new, &drift, found);
+    Ok(())
+}
+
+/// One change of a declaration, from its two sides.
+type Make<'f> = &'f dyn Fn(Change, Option<&Declared<'_>>, Option<&Declared<'_>>) -> Drift;
+
+/// Declarations that read otherwise, are gone, or are new: `gone` and `come` are indices of those
+/// that the other side does not have alike.
+fn unpaired(
+    after: &Side<'_>,
+    (index, name): (usize, &str),
+    (old, gone): (&[Declared<'_>], Vec<usize>),
+    (new, mut come): (&[Declared<'_>], Vec<usize>),
+    drift: Make<'_>,
+    found: &mut Found,
+) -> Result<()> {
     for at in gone {
         let was = &old[at];
         let nearest = (0..come.len()).max_by(|a, b| {
@@ -354,7 +379,11 @@ fn compare(
             found.add(drift(Change::AddedOverload, None, Some(now)));
         }
     }
-    // All is the same: perhaps not its place.
+    Ok(())
+}
+
+/// Declarations that read the same and stand in another file.
+fn moved(old: &[Declared<'_>], new: &[Declared<'_>], drift: Make<'_>, found: &mut Found) {
     let files = |side: &[Declared<'_>]| -> BTreeSet<(String, RelPath)> {
         let each = side.iter();
         each.map(|s| (s.tight.clone(), s.place.file.clone()))
@@ -370,7 +399,6 @@ fn compare(
             found.add(drift(Change::Moved, Some(was), Some(now)));
         }
     }
-    Ok(())
 }
 
 /// A variable of the function around a hook.

@@ -133,6 +133,19 @@ fn key(lines: &[&[u8]], region: &Range<usize>) -> Vec<u8> {
     lines[from..to].concat()
 }
 
+/// Whether a conflict holds lines of the file, and not the patch's alone: only then can it be told
+/// from another one of the same patch.
+pub fn holds_lines(conflict: &[u8]) -> bool {
+    let lines = lines_of(conflict);
+    let at = |marker: &[u8]| lines.iter().position(|line| line.starts_with(marker));
+    match (at(OURS), at(MIDDLE)) {
+        (Some(from), Some(to)) => lines[from..to]
+            .iter()
+            .any(|line| !line.starts_with(OURS) && !line.starts_with(ANCESTOR)),
+        _ => false,
+    }
+}
+
 /// What became of each conflict of `marked` in `solved`: nothing where the text around them no
 /// longer tells beyond doubt where each one is. Conflicts come with the lines around them.
 pub fn solutions(marked: &[u8], solved: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
@@ -257,6 +270,13 @@ mod tests {
         >>>>>>> patch
         b
         ");
+    }
+
+    #[test]
+    fn a_conflict_without_lines_of_the_file_could_be_anywhere() {
+        let placed = text(b"a\nb\n", b"x\na\nb\n", b"a\nhook\nb\n", &NAMES).unwrap();
+        assert!(!holds_lines(&placed));
+        assert!(holds_lines(&marked()));
     }
 
     #[test]

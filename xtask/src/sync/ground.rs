@@ -7,7 +7,6 @@ use std::rc::Rc;
 
 use crate::diff::lines_of;
 use crate::error::Result;
-use crate::model::Digest;
 use crate::patchset::pristine_image;
 use crate::symbols::{Outline, Symbol, SymbolKind};
 use crate::sync::edit::{Edit, with_edits};
@@ -80,7 +79,7 @@ impl Source {
     }
 
     /// All anchors with this qualified name.
-    pub fn named<'s, 'n>(&'s self, name: &'n str) -> impl Iterator<Item = &'s Anchor> {
+    pub fn named<'s>(&'s self, name: &str) -> impl Iterator<Item = &'s Anchor> {
         self.anchors
             .iter()
             .filter(move |anchor| anchor.name == name)
@@ -92,7 +91,7 @@ pub struct Ground<'a> {
     /// The base.
     pub pristine: &'a Pristine,
     changed: BTreeMap<RelPath, Rc<Source>>,
-    read: RefCell<HashMap<(RelPath, Digest), Rc<Source>>>,
+    read: RefCell<HashMap<RelPath, Rc<Source>>>,
     /// The sources that the other base has otherwise or not at all; read when first searched.
     texts: OnceCell<Vec<(RelPath, Vec<u8>)>>,
 }
@@ -113,20 +112,14 @@ impl<'a> Ground<'a> {
         if let Some(source) = self.changed.get(path) {
             return Ok(Some(source.clone()));
         }
-        match self.pristine.manifest.get(path) {
-            Some(entry) => {
-                if let Some(source) = self.read.borrow().get(&(path.clone(), entry.sha256)) {
-                    return Ok(Some(source.clone()));
-                }
-            }
-            None => return Ok(None),
+        if let Some(source) = self.read.borrow().get(path) {
+            return Ok(Some(source.clone()));
         }
         let Some(image) = pristine_image(self.pristine, path)? else {
             return Ok(None);
         };
         let source = Rc::new(Source::read(path, image.content));
-        let key = (path.clone(), image.sha256);
-        self.read.borrow_mut().insert(key, source.clone());
+        self.read.borrow_mut().insert(path.clone(), source.clone());
         Ok(Some(source))
     }
 

@@ -55,6 +55,9 @@ fn unlabelled(conflict: &[u8]) -> Vec<u8> {
 pub fn remember(ctx: &Ctx, path: &RelPath, marked: &[u8], solved: &[u8]) -> Result<usize> {
     let mut count = 0;
     for (key, text) in conflict::solutions(marked, solved).unwrap_or_default() {
+        if !conflict::holds_lines(&key) {
+            continue;
+        }
         let (Ok(conflict), Ok(solution)) =
             (String::from_utf8(key.clone()), String::from_utf8(text))
         else {
@@ -80,6 +83,9 @@ pub fn recall(ctx: &Ctx, path: &RelPath, marked: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     conflict::replay(marked, |region| {
+        if !conflict::holds_lines(region) {
+            return None;
+        }
         let known: Solution = read_json(&file(ctx, path, region)).ok()?;
         let same = unlabelled(known.conflict.as_bytes()) == unlabelled(region);
         (known.schema == 1 && same).then(|| known.solution.into_bytes())

@@ -39,5 +39,5 @@ pub use drift::{Drift, drift};
 pub use history::History;
 pub use port::{Decisions, Port, port};
 pub use proof::{LeftOver, Proof, prove};
-pub use session::{Aborted, Choices, End, Step, abort, begin, look, resume, skip};
+pub use session::{Aborted, Choices, End, Open, Step, abort, begin, look, open, resume, skip};
 pub use verdict::{HookReport, HookVerdict, PatchReport, PatchVerdict, Place};

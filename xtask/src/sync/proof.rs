@@ -88,6 +88,12 @@ fn overlay(before: &Patch, after: &Patch, proof: &mut Proof) {
     }
 }
 
+/// Whether one text is the other, edited: half of their characters are in both, in order.
+fn alike(a: &[u8], b: &[u8]) -> bool {
+    let (a, b) = (String::from_utf8_lossy(a), String::from_utf8_lossy(b));
+    similar::TextDiff::from_chars(a.trim(), b.trim()).ratio() >= 0.5
+}
+
 /// Pairs hooks of the same bytes; of what remains, those of one file in order.
 fn hooks(before: &Patch, after: &Patch, proof: &mut Proof) {
     let list =
@@ -117,10 +123,10 @@ fn hooks(before: &Patch, after: &Patch, proof: &mut Proof) {
         rest.entry(hook.path.clone()).or_default().push(hook);
     }
     for hook in new {
-        let partner = rest
-            .get_mut(&hook.path)
-            .filter(|list| !list.is_empty())
-            .map(|list| list.remove(0));
+        let partner = rest.get_mut(&hook.path).and_then(|list| {
+            let at = list.iter().position(|old| alike(&old.text, &hook.text))?;
+            Some(list.remove(at))
+        });
         proof.left_over.push(LeftOver {
             patch: after.id().to_owned(),
             what: match &partner {

@@ -146,6 +146,13 @@ pub fn begin(ctx: &Ctx, from: &Base, to: &Base, choices: &Choices) -> Result<Ste
              has, go from its series",
         ));
     }
+    if from.partial && !to.partial {
+        return Err(Error::usage(format!(
+            "{} is partial: hooks whose files it lacks would be lost on {}",
+            from.id, to.id
+        ))
+        .hint("--from names a whole base"));
+    }
     let mut session = Session::begin(ctx, from, to)?;
     session.choose(ctx, choices)?;
     advance(ctx, session)
@@ -310,6 +317,26 @@ fn retired(port: &Port) -> Vec<(String, String)> {
             _ => None,
         })
         .collect()
+}
+
+/// The sync that is going on, if one is.
+pub fn open(ctx: &Ctx) -> Result<Option<Open>> {
+    Ok(Session::open(ctx)?.map(|session| Open {
+        from: session.from,
+        to: session.to,
+        patch: session.stopped.map(|stopped| stopped.patch),
+    }))
+}
+
+/// A sync that is not finished.
+#[derive(Clone, Debug, Serialize)]
+pub struct Open {
+    /// The base that the series comes from.
+    pub from: String,
+    /// The base that it goes to.
+    pub to: String,
+    /// The patch whose conflict the working tree of that base shows.
+    pub patch: Option<String>,
 }
 
 /// What a step works on.
@@ -488,6 +515,9 @@ impl Work {
             }
         }
         let before = self.before(ctx, &port, &solved)?;
+        if !accept_changes {
+            refuse_surprises(patch, &before, &solved)?;
+        }
         match lost_line(patch, &before, &solved) {
             Some(lost) if !accept_changes => return Err(lost.error()),
             // What loses lines, or puts them elsewhere than between the markers, is for this time.
@@ -526,6 +556,48 @@ impl Lost {
              --accept-changes",
         )
     }
+}
+
+/// Refuses a solution that takes away more of upstream's lines than the patch did, or inserts
+/// lines without its marker where it had none such: most likely that was not meant.
+fn refuse_surprises(patch: &Patch, before: &Files, solved: &Files) -> Result<()> {
+    let old: Vec<diff::Hook> = patch.hooks.iter().flat_map(diff::hooks).collect();
+    let mut new = Vec::new();
+    for (path, text) in solved {
+        let before = before.get(path).map_or(&[][..], Vec::as_slice);
+        new.extend(
+            diff::between(path, before, text)
+                .iter()
+                .flat_map(diff::hooks),
+        );
+    }
+    let deleted = |hooks: &[diff::Hook]| hooks.iter().map(|hook| hook.deleted).sum::<usize>();
+    let bare = |hook: &&diff::Hook| hook.inserted > 0 && !hook.is_marked(patch.id());
+    let hint = "mend it in the working tree; if it is meant, add --accept-changes";
+    if deleted(&new) > deleted(&old) {
+        let first = new.iter().find(|hook| hook.deleted > 0);
+        let place = first.map_or_else(String::new, |hook| {
+            format!(" at {}:{}", hook.path, hook.line)
+        });
+        return Err(Error::finding(format!(
+            "the solution deletes {}{place}, and the patch deleted {}",
+            patchset::count(deleted(&new), "upstream line"),
+            deleted(&old)
+        ))
+        .hint(hint));
+    }
+    if new.iter().filter(bare).count() > old.iter().filter(bare).count()
+        && let Some(hook) = new.iter().find(bare)
+    {
+        return Err(Error::finding(format!(
+            "the lines inserted at {}:{} do not carry the marker of `{}`",
+            hook.path,
+            hook.line,
+            patch.id()
+        ))
+        .hint(hint));
+    }
+    Ok(())
 }
 
 /// The first line of the patch's hooks that `solved` does not add to `before` as often as they do.

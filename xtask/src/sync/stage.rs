@@ -150,7 +150,7 @@ pub(super) fn put_back(
     before: Option<usize>,
 ) -> Result<Option<String>> {
     let root = ctx.project.working_tree(&pristine.base.id);
-    if !root.exists() {
+    if !root.exists() && before.is_none() {
         return Ok(None);
     }
     let count = before.unwrap_or(0).min(series.patches.len());

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
-use crate::model::{Base, Digest, read_json, write_atomic, write_json};
+use crate::model::{Base, Digest, Retired, read_json, read_toml, write_atomic, write_json};
 use crate::patchset::Series;
 use crate::sync::port::{Conflict, Decisions};
 use crate::sync::session::Choices;
@@ -155,6 +155,14 @@ impl Session {
                 .hint("cargo xtask sync --abort, and begin again; solutions are remembered"));
             }
         }
+        let twice = |a: &[String], b: &[String]| a.iter().find(|id| b.contains(id)).cloned();
+        let both = twice(&choices.skip, &choices.retire)
+            .or_else(|| twice(&choices.skip, &choices.keep))
+            .or_else(|| twice(&choices.retire, &choices.keep));
+        if let Some(id) = both {
+            return Err(Error::usage(format!("two things are said of `{id}`"))
+                .hint("say one of --skip-patch, --retire and --keep"));
+        }
         self.skip.extend(choices.skip.iter().cloned());
         self.retire.extend(choices.retire.iter().cloned());
         self.keep.extend(choices.keep.iter().cloned());
@@ -180,8 +188,20 @@ impl Session {
             }
             solved.insert(patch.clone(), contents);
         }
+        // What is retired for the new base does not come back by itself.
+        let mut skip = self.skip.clone();
+        let retired = ctx.project.registry("retired.toml");
+        if retired.exists() {
+            let file: Retired = read_toml(&retired)?;
+            let here = |base: &Option<String>| base.as_ref().is_none_or(|base| *base == self.to);
+            let gone = file.patch.into_iter().filter(|patch| here(&patch.base));
+            skip.extend(
+                gone.map(|patch| patch.id)
+                    .filter(|id| !self.keep.contains(id)),
+            );
+        }
         Ok(Decisions {
-            skip: self.skip.clone(),
+            skip,
             retire: self.retire.clone(),
             keep: self.keep.clone(),
             solved,

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -14,6 +15,8 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::model::Digest;
 use crate::tree::RelPath;
+use crate::tree::stamps::{Clock, Stamps};
+use crate::tree::walk::list;
 
 /// What kind of file an [`Entry`] is. Only what git would record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -57,6 +60,18 @@ pub struct Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeManifest {
     files: BTreeMap<RelPath, Entry>,
+}
+
+/// A tree as it was found, and what of it was hashed only now.
+pub struct Scan {
+    /// The files.
+    pub manifest: TreeManifest,
+    root: PathBuf,
+    memory: PathBuf,
+    /// What is known of the files that cannot change without another stamp.
+    settled: Stamps,
+    /// To write that, where it is news.
+    news: Option<Clock>,
 }
 
 /// Where a tree is not what its manifest says.
@@ -122,35 +137,66 @@ impl std::fmt::Display for Difference {
 impl TreeManifest {
     /// Hashes the tree at `root`, leaving out what `skip` says. `skip` is asked for folders too
     /// (with a trailing slash), so that whole folders are not even listed.
-    pub fn of_tree(root: &Path, skip: impl Fn(&str) -> bool) -> Result<Self> {
-        let mut paths = Vec::new();
-        let mut walker = walkdir::WalkDir::new(root).min_depth(1).into_iter();
-        while let Some(entry) = walker.next() {
-            let entry = entry.map_err(|error| Error::environment(error.to_string()))?;
-            let below = entry.path().strip_prefix(root).unwrap_or(entry.path());
-            let is_dir = entry.file_type().is_dir();
-            let mut text = below.to_string_lossy().into_owned();
-            if is_dir {
-                text.push('/');
-            }
-            if skip(&text) {
-                if is_dir {
-                    walker.skip_current_dir();
-                }
-                continue;
-            }
-            if !is_dir {
-                paths.push(RelPath::from_path(below)?);
-            }
-        }
-        let files = paths
+    pub fn of_tree(root: &Path, skip: impl Fn(&str) -> bool + Sync) -> Result<Self> {
+        let files = list(root, &skip)?
             .into_par_iter()
-            .map(|path| {
-                let entry = Entry::of_file(&path.below(root))?;
+            .map(|(path, meta)| {
+                let entry = Entry::of_listed(&path.below(root), &meta)?;
                 Ok((path, entry))
             })
-            .collect::<Result<BTreeMap<_, _>>>()?;
-        Ok(TreeManifest { files })
+            .collect::<Result<Vec<_>>>()?;
+        Ok(files.into_iter().collect())
+    }
+
+    /// As [`TreeManifest::of_tree`], but a file that is as it was when it was last hashed, by the
+    /// stamps in the file `memory`, is not hashed again. `memory` must be left out by `skip`.
+    /// [`Scan::remember`] writes it.
+    pub fn of_tree_with(
+        root: &Path,
+        skip: impl Fn(&str) -> bool + Sync,
+        memory: &Path,
+    ) -> Result<Scan> {
+        let (listed, stamps) = rayon::join(|| list(root, &skip), || Stamps::read(memory));
+        let listed = listed?;
+        let known: Vec<Option<Digest>> = listed
+            .iter()
+            .map(|(path, meta)| stamps.digest(path, meta))
+            .collect();
+        let is_news = |((_, meta), known): (&(RelPath, Metadata), &Option<Digest>)| {
+            known.is_none() && meta.file_type().is_file()
+        };
+        let news = listed.iter().zip(&known).any(is_news);
+        // Before anything is hashed: what changes later has a later stamp.
+        let clock = news.then(|| Clock::read(memory.parent()?)).flatten();
+        let files = listed
+            .par_iter()
+            .zip(&known)
+            .map(|((path, meta), known)| match known {
+                Some(sha256) => Ok(Entry {
+                    mode: FileMode::of(meta),
+                    sha256: *sha256,
+                }),
+                None => Entry::of_listed(&path.below(root), meta),
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let fresh = clock.map(|clock| {
+            let hashed = listed.iter().zip(&files);
+            let hashed = hashed.filter(|((_, meta), _)| meta.file_type().is_file());
+            let hashed = hashed.map(|((path, meta), entry)| (path, meta, entry.sha256));
+            (Stamps::of(&clock, &stamps, hashed), clock)
+        });
+        let (settled, news) = match fresh {
+            Some((fresh, clock)) if fresh != stamps => (fresh, Some(clock)),
+            _ => (stamps, None),
+        };
+        let paths = listed.into_iter().map(|(path, _)| path);
+        Ok(Scan {
+            manifest: paths.zip(files).collect(),
+            root: root.to_path_buf(),
+            memory: memory.to_path_buf(),
+            settled,
+            news,
+        })
     }
 
     /// Reads the text form.
@@ -208,6 +254,11 @@ impl TreeManifest {
         self.files.get(path).copied()
     }
 
+    /// Whether there is a file below the folder `path`.
+    pub fn has_below(&self, path: &RelPath) -> bool {
+        has_below(&self.files, path)
+    }
+
     /// All files, sorted by path.
     pub fn iter(&self) -> impl Iterator<Item = (&RelPath, &Entry)> {
         self.files.iter()
@@ -225,31 +276,104 @@ impl TreeManifest {
 
     /// Where `found` is not what `self` says, sorted by path.
     pub fn differences(&self, found: &TreeManifest) -> Vec<Difference> {
-        let mut list = Vec::new();
-        for (path, expected) in &self.files {
-            let path = path.clone();
-            match found.files.get(&path) {
-                None => list.push(Difference::Missing { path }),
-                Some(other) if other.mode != expected.mode => list.push(Difference::Mode {
-                    path,
-                    expected: expected.mode,
-                    found: other.mode,
-                }),
-                Some(other) if other.sha256 != expected.sha256 => list.push(Difference::Content {
-                    path,
-                    expected: expected.sha256,
-                    found: other.sha256,
-                }),
-                Some(_) => {}
-            }
+        self.differing(found)
+            .map(|(path, expected, found)| {
+                let path = path.clone();
+                match (expected, found) {
+                    (Some(expected), Some(found)) if found.mode != expected.mode => {
+                        Difference::Mode {
+                            path,
+                            expected: expected.mode,
+                            found: found.mode,
+                        }
+                    }
+                    (Some(expected), Some(found)) => Difference::Content {
+                        path,
+                        expected: expected.sha256,
+                        found: found.sha256,
+                    },
+                    (_, None) => Difference::Missing { path },
+                    (None, Some(_)) => Difference::Unknown { path },
+                }
+            })
+            .collect()
+    }
+
+    /// The files of either that are not the same in both, sorted by path: expected and found.
+    fn differing<'a>(
+        &'a self,
+        found: &'a TreeManifest,
+    ) -> impl Iterator<Item = (&'a RelPath, Option<Entry>, Option<Entry>)> {
+        let (mut ours, mut theirs) = (self.files.iter().peekable(), found.files.iter().peekable());
+        // One pass over both: this runs for every file of a tree at every command.
+        let next = move || {
+            use std::cmp::Ordering;
+            let order = match (ours.peek(), theirs.peek()) {
+                (None, None) => return None,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((ours, _)), Some((theirs, _))) => ours.cmp(theirs),
+            };
+            let expected = (order != Ordering::Greater).then(|| ours.next()).flatten();
+            let found = (order != Ordering::Less).then(|| theirs.next()).flatten();
+            let (path, _) = expected.or(found)?;
+            Some((
+                path,
+                expected.map(|(_, entry)| *entry),
+                found.map(|(_, entry)| *entry),
+            ))
+        };
+        std::iter::from_fn(next).filter(|(_, expected, found)| expected != found)
+    }
+}
+
+/// Whether a key lies below the folder `path`.
+pub fn has_below<T>(files: &BTreeMap<RelPath, T>, path: &RelPath) -> bool {
+    let folder = path.as_str();
+    // `.`, `-` and others sort before `/`: between a folder's name and its files may stand
+    // files beside it.
+    files
+        .range(path..)
+        .map(|(at, _)| at.as_str())
+        .take_while(|at| at.starts_with(folder))
+        .any(|at| at[folder.len()..].starts_with('/'))
+}
+
+impl FromIterator<(RelPath, Entry)> for TreeManifest {
+    fn from_iter<I: IntoIterator<Item = (RelPath, Entry)>>(files: I) -> Self {
+        TreeManifest {
+            files: files.into_iter().collect(),
         }
-        for path in found.files.keys() {
-            if !self.files.contains_key(path) {
-                list.push(Difference::Unknown { path: path.clone() });
-            }
+    }
+}
+
+impl Scan {
+    /// Remembers what was hashed, for the next time. A failure costs time only, and is none.
+    pub fn remember(self) -> TreeManifest {
+        if let Some(clock) = self.news {
+            self.settled.save(clock, &self.memory);
         }
-        list.sort_by(|a, b| a.path().cmp(b.path()));
-        list
+        self.manifest
+    }
+
+    /// As [`Scan::remember`], once the tree was replaced by one in which `made` is new and all
+    /// else is linked: spares hashing all of it for another time of change. An edit while it was
+    /// replaced shows, unless it keeps the size and sets the time stamp back.
+    pub fn remember_replaced(
+        self,
+        skip: impl Fn(&str) -> bool + Sync,
+        made: &BTreeMap<&RelPath, (Metadata, Digest)>,
+    ) {
+        let Some(clock) = self.memory.parent().and_then(Clock::read) else {
+            return;
+        };
+        let Ok(mut now) = list(&self.root, &skip) else {
+            return;
+        };
+        now.retain(|(_, meta)| meta.file_type().is_file());
+        self.settled
+            .after(&clock, made, &now)
+            .save(clock, &self.memory);
     }
 }
 
@@ -269,6 +393,11 @@ impl Entry {
     /// Looks at the file at `path`. Anything but files and links is refused.
     pub fn of_file(path: &Path) -> Result<Self> {
         let meta = fs_err::symlink_metadata(path)?;
+        Self::of_listed(path, &meta)
+    }
+
+    /// As [`Entry::of_file`], where `lstat` was asked already.
+    fn of_listed(path: &Path, meta: &Metadata) -> Result<Self> {
         let kind = meta.file_type();
         if kind.is_symlink() {
             let target = fs_err::read_link(path)?;
@@ -284,7 +413,7 @@ impl Entry {
             )));
         }
         Ok(Entry {
-            mode: FileMode::of(&meta),
+            mode: FileMode::of(meta),
             sha256: Digest::of_file(path)?,
         })
     }

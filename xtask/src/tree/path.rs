@@ -46,6 +46,9 @@ impl RelPath {
         if text.starts_with('/') {
             return Some("it is absolute");
         }
+        if is_plain(text) {
+            return None;
+        }
         if text.chars().any(char::is_control) {
             return Some("it holds a control character");
         }
@@ -67,6 +70,13 @@ impl RelPath {
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The folders that it lies in, the outermost first.
+    pub fn folders(&self) -> impl Iterator<Item = RelPath> {
+        self.0
+            .match_indices('/')
+            .map(|(at, _)| RelPath(self.0[..at].to_owned()))
     }
 
     /// What `text`, a path or a part of one, is to a file system that folds case and the form of
@@ -120,6 +130,38 @@ impl RelPath {
         }
         Ok(path)
     }
+}
+
+/// Whether `text`, which does not begin with a slash, is nothing but letters, digits, `_`, and
+/// single slashes, dots and hyphens between them: nearly all paths, and no fault is among them.
+/// This runs for every file of a tree at every command, also in a build without optimisation.
+fn is_plain(text: &str) -> bool {
+    /// 0 for what is not plain, 1 for what may follow itself, 2 for what may not.
+    static KINDS: [u8; 256] = {
+        let mut kinds = [0; 256];
+        let mut at = 0;
+        while at < 256 {
+            kinds[at] = match at as u8 {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => 1,
+                b'/' | b'.' | b'-' => 2,
+                _ => 0,
+            };
+            at += 1;
+        }
+        kinds
+    };
+    let bytes = text.as_bytes();
+    // As if a slash stood before and behind it.
+    let (mut at, mut last) = (0, 2);
+    while at < bytes.len() {
+        let kind = KINDS[bytes[at] as usize];
+        if kind == 0 || (kind == 2 && last == 2) {
+            return false;
+        }
+        last = kind;
+        at += 1;
+    }
+    last == 1
 }
 
 /// Whether a file system could take `component` for `.git`.
@@ -208,6 +250,19 @@ mod tests {
             "\u{feff}.git/x",
         ] {
             assert!(RelPath::new(path).is_err(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_plain_has_no_fault() {
+        for plain in ["a", "src/models/x-1_y.cpp", "A/9/z.tar.gz"] {
+            assert!(is_plain(plain), "{plain}");
+        }
+        for other in [
+            "", "/a", "a/", "a//b", "./a", "a/.git", "a/..", "a..b", "a-", ".a", "a b", "git~1",
+            "a\\b", "a\nb", "C:x", "ü",
+        ] {
+            assert!(!is_plain(other), "{other:?}");
         }
     }
 

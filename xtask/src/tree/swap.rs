@@ -7,9 +7,15 @@
 //! file system cannot exchange, two renames do it, and [`stage`] finishes what a kill between
 //! them left.
 
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs::Metadata;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use crate::error::{Error, Result, ResultExt};
+use rayon::prelude::*;
+
+use crate::error::{Result, ResultExt};
 use crate::tree::RelPath;
 
 /// Called before every change to the disk. Tests make it fail at the n-th call, which leaves the
@@ -47,6 +53,11 @@ pub mod fault {
         LEFT.get() == Some(0)
     }
 
+    /// Whether a kill is to come: then all is done in a fixed order.
+    pub fn is_armed() -> bool {
+        LEFT.get().is_some()
+    }
+
     /// One step; see [`super::step`].
     pub fn step() -> Result<()> {
         match LEFT.get() {
@@ -64,14 +75,28 @@ pub mod fault {
     }
 }
 
+/// Does the same to all items, on all processors; in their order where a test simulates kills.
+fn each<T: Send>(items: Vec<T>, act: impl Fn(T) -> Result<()> + Sync + Send) -> Result<()> {
+    #[cfg(test)]
+    if fault::is_armed() {
+        return items.into_iter().try_for_each(act);
+    }
+    items.into_par_iter().try_for_each(act)
+}
+
 /// A tree that is being prepared beside the one it will replace.
 #[derive(Debug)]
 pub struct Staged {
     target: PathBuf,
     dir: PathBuf,
     fresh: Vec<PathBuf>,
+    written: Mutex<BTreeMap<RelPath, Metadata>>,
     keep: bool,
 }
+
+/// Up to that many new files are written to disk one by one; more than that with all else that
+/// waits to be written on that file system, in one call.
+const FEW: usize = 32;
 
 /// Name of the folder beside `target` in which its next state is prepared.
 fn staging_dir(target: &Path, suffix: &str) -> PathBuf {
@@ -82,16 +107,23 @@ fn staging_dir(target: &Path, suffix: &str) -> PathBuf {
 /// Begins a new state of the tree at `target`, with all its present files. The caller holds the
 /// lock. Leftovers of a killed run are removed first.
 pub fn stage(target: &Path) -> Result<Staged> {
+    stage_without(target, &BTreeSet::new())
+}
+
+/// As [`stage`], without those files: for what is going to be written anew.
+pub fn stage_without(target: &Path, left_out: &BTreeSet<&RelPath>) -> Result<Staged> {
     recover(target)?;
     let dir = staging_dir(target, "next");
     let staged = Staged {
         target: target.to_path_buf(),
         dir,
         fresh: Vec::new(),
+        written: Mutex::default(),
         keep: false,
     };
     if target.exists() {
-        link_tree(target, &staged.dir)
+        let left_out = left_out.iter().map(|path| path.below(target)).collect();
+        link_tree(target, &staged.dir, &left_out)
             .context(|| format!("staging a copy of {}", target.display()))?;
     } else {
         fs_err::create_dir_all(&staged.dir)?;
@@ -110,26 +142,48 @@ pub fn recover(target: &Path) -> Result<()> {
     for leftover in [next, old] {
         if leftover.exists() {
             step()?;
-            fs_err::remove_dir_all(leftover)?;
+            remove_tree(&leftover)?;
         }
     }
     Ok(())
 }
 
-fn link_tree(from: &Path, to: &Path) -> Result<()> {
-    for entry in walkdir::WalkDir::new(from) {
-        let entry = entry.map_err(|error| Error::environment(error.to_string()))?;
-        let below = entry.path().strip_prefix(from).unwrap_or(entry.path());
-        let dest = to.join(below);
-        step()?;
-        if entry.file_type().is_dir() {
-            fs_err::create_dir_all(&dest)?;
-        } else {
-            // Hard-links a symbolic link as such.
-            fs_err::hard_link(entry.path(), &dest)?;
+/// The files and links in a folder, and the folders in it.
+fn entries(dir: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+    let (mut files, mut folders) = (Vec::new(), Vec::new());
+    for entry in fs_err::read_dir(dir)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => folders.push(entry.path()),
+            false => files.push(entry.path()),
         }
     }
-    Ok(())
+    Ok((files, folders))
+}
+
+fn link_tree(from: &Path, to: &Path, left_out: &HashSet<PathBuf>) -> Result<()> {
+    step()?;
+    fs_err::create_dir_all(to)?;
+    let (files, folders) = entries(from)?;
+    for file in files.iter().filter(|file| !left_out.contains(*file)) {
+        step()?;
+        // Hard-links a symbolic link as such.
+        fs_err::hard_link(file, to.join(file.file_name().unwrap_or_default()))?;
+    }
+    each(folders, |folder| {
+        let to = to.join(folder.file_name().unwrap_or_default());
+        link_tree(&folder, &to, left_out)
+    })
+}
+
+/// Removes a folder with all that is in it. It is no part of any tree any more.
+fn remove_tree(dir: &Path) -> Result<()> {
+    let (files, folders) = entries(dir)?;
+    for file in files {
+        fs_err::remove_file(file)?;
+    }
+    each(folders, |folder| remove_tree(&folder))?;
+    Ok(fs_err::remove_dir(dir)?)
 }
 
 /// Makes room at `dest`: removes a file, a link, or a folder that holds nothing but folders.
@@ -148,6 +202,27 @@ fn clear(dest: &Path) -> std::io::Result<()> {
     }
 }
 
+/// Writes a file that is nobody else's: never into the shared inode, nor through a link.
+fn write_fresh(dest: &Path, content: &[u8], executable: bool) -> Result<Metadata> {
+    step()?;
+    clear(dest)?;
+    step()?;
+    let mut file = fs_err::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(dest)?;
+    file.write_all(content)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = if executable { 0o755 } else { 0o644 };
+        file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+    }
+    #[cfg(not(unix))]
+    let _ = executable;
+    Ok(file.metadata()?)
+}
+
 impl Staged {
     /// Where the staged tree lies.
     pub fn dir(&self) -> &Path {
@@ -157,26 +232,41 @@ impl Staged {
     /// Writes a file in the place of a file, a link or a folder without files; the old content
     /// stays untouched in the old tree.
     pub fn write(&mut self, path: &RelPath, content: &[u8], executable: bool) -> Result<()> {
-        let replacing = || format!("replacing {path}");
-        let dest = path.resolve_parent(&self.dir)?;
-        if let Some(parent) = dest.parent() {
-            fs_err::create_dir_all(parent).context(replacing)?;
+        self.write_all(vec![(path, content, executable)])
+    }
+
+    /// Writes several files, as [`Staged::write`] does one. No two of them may need a folder
+    /// where the other one is a file.
+    pub fn write_all(&mut self, files: Vec<(&RelPath, &[u8], bool)>) -> Result<()> {
+        let mut folders: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+        for file in files {
+            let path = file.0.as_str();
+            let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            folders.entry(folder).or_default().push(file);
         }
-        // Never write into the shared inode, nor through a link.
-        step()?;
-        clear(&dest).context(replacing)?;
-        step()?;
-        fs_err::write(&dest, content)?;
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            let mode = if executable { 0o755 } else { 0o644 };
-            fs_err::set_permissions(&dest, std::fs::Permissions::from_mode(mode))?;
+        // Each folder once: finding out that no component is a link costs more than a file.
+        let mut work = Vec::new();
+        for files in folders.into_values() {
+            let Some((first, ..)) = files.first() else {
+                continue;
+            };
+            let dest = first.resolve_parent(&self.dir)?;
+            let parent = dest.parent().unwrap_or(&self.dir).to_path_buf();
+            fs_err::create_dir_all(&parent).context(|| format!("replacing {first}"))?;
+            for (path, content, executable) in files {
+                let name = path.as_str().rsplit('/').next().unwrap_or_default();
+                let dest = parent.join(name);
+                self.fresh.push(dest.clone());
+                work.push((path, dest, content, executable));
+            }
         }
-        #[cfg(not(unix))]
-        let _ = executable;
-        self.fresh.push(dest);
-        Ok(())
+        each(work, |(path, dest, content, executable)| {
+            let meta =
+                write_fresh(&dest, content, executable).context(|| format!("replacing {path}"))?;
+            let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+            written.insert((*path).clone(), meta);
+            Ok(())
+        })
     }
 
     /// Writes a copy of the file or link `from`.
@@ -214,26 +304,18 @@ impl Staged {
         Ok(())
     }
 
-    /// Puts the staged tree in the old one's place and removes the old one.
-    pub fn commit(mut self) -> Result<()> {
-        for file in &self.fresh {
-            step()?;
-            fs_err::File::open(file)?.sync_all()?;
-        }
-        let mut dirs: Vec<&Path> = self.fresh.iter().filter_map(|file| file.parent()).collect();
-        dirs.push(&self.dir);
-        dirs.sort_unstable();
-        dirs.dedup();
-        for dir in dirs {
-            step()?;
-            fs_err::File::open(dir)?.sync_all()?;
-        }
-        step()?;
+    /// Puts the staged tree in the old one's place and removes the old one. Returns what `fstat`
+    /// said of each written file.
+    pub fn commit(mut self) -> Result<BTreeMap<RelPath, Metadata>> {
         if self.target.exists() {
+            self.flush_fresh()?;
+            step()?;
             self.exchange()?;
         } else {
             // Nothing is shared with an old tree: all of it is new.
+            step()?;
             flush(&self.dir)?;
+            step()?;
             fs_err::rename(&self.dir, &self.target)?;
         }
         self.keep = true;
@@ -244,34 +326,40 @@ impl Staged {
         // Now the old tree, or nothing.
         step()?;
         if self.dir.exists() {
-            fs_err::remove_dir_all(&self.dir)?;
+            remove_tree(&self.dir)?;
         }
-        Ok(())
+        let written = std::mem::take(&mut self.written);
+        Ok(written.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Writes what is new to disk, and the folders that name it.
+    fn flush_fresh(&self) -> Result<()> {
+        if self.fresh.len() > FEW {
+            step()?;
+            return flush(&self.dir);
+        }
+        // At once, so that the file system writes its journal once and not for each.
+        let write_out = |path: &Path| {
+            step()?;
+            Ok(fs_err::File::open(path)?.sync_all()?)
+        };
+        each(self.fresh.iter().map(PathBuf::as_path).collect(), write_out)?;
+        let mut dirs: Vec<&Path> = self.fresh.iter().filter_map(|file| file.parent()).collect();
+        dirs.push(&self.dir);
+        dirs.sort_unstable();
+        dirs.dedup();
+        each(dirs, write_out)
     }
 
     fn exchange(&self) -> Result<()> {
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        {
-            use rustix::fs::{CWD, RenameFlags, renameat_with};
-            match renameat_with(CWD, &self.dir, CWD, &self.target, RenameFlags::EXCHANGE) {
-                Ok(()) => return Ok(()),
-                Err(
-                    rustix::io::Errno::INVAL
-                    | rustix::io::Errno::NOSYS
-                    | rustix::io::Errno::OPNOTSUPP,
-                ) => {}
-                Err(errno) => {
-                    return Err(std::io::Error::from(errno))
-                        .context(|| format!("exchanging {}", self.target.display()));
-                }
-            }
+        if crate::tree::exchange(&self.dir, &self.target)? {
+            return Ok(());
         }
         let old = staging_dir(&self.target, "old");
         fs_err::rename(&self.target, &old)?;
         step()?;
         fs_err::rename(&self.dir, &self.target)?;
-        fs_err::remove_dir_all(&old)?;
-        Ok(())
+        remove_tree(&old)
     }
 }
 

@@ -11,7 +11,6 @@
 //!
 //! Readers take no lock: an entry appears by one rename and is complete from then on.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -21,7 +20,7 @@ use crate::error::{Result, ResultExt};
 use crate::lock::{self, Lock};
 use crate::model::{Base, Digest};
 use crate::project::Project;
-use crate::tree::{Difference, Entry, FileMode, RelPath, TreeManifest};
+use crate::tree::{Difference, Entry, FileMode, Listed, RelPath, TreeManifest, list};
 use crate::vendor::Pristine;
 
 const TEMP_PREFIX: &str = ".tmp-";
@@ -131,7 +130,12 @@ impl Cache {
         // Side by side: every command waits for this.
         let (manifest, (index, found)) = rayon::join(
             || read_manifest(&dir, base),
-            || (Index::read(&dir.join("index")), list(&tree)),
+            || {
+                rayon::join(
+                    || Index::read(&dir.join("index")),
+                    || list(&tree, &|_| false),
+                )
+            },
         );
         let (manifest, index) = match (manifest, index) {
             (Ok(manifest), Ok(index)) => (manifest, index),
@@ -157,6 +161,20 @@ impl Cache {
     /// The recorded manifest of a finished entry, whatever became of its tree.
     pub(super) fn recorded(&self, base: &Base) -> Option<TreeManifest> {
         read_manifest(&self.entry(base), base).ok()
+    }
+
+    /// A finished entry, whatever became of the files of its tree.
+    pub(super) fn entire(&self, base: &Base) -> Option<Pristine> {
+        let dir = self.entry(base);
+        let root = dir.join("tree");
+        if !root.is_dir() || !dir.join("index").is_file() {
+            return None;
+        }
+        Some(Pristine {
+            base: base.clone(),
+            root,
+            manifest: read_manifest(&dir, base).ok()?,
+        })
     }
 
     /// Puts the tree in `<temp>/base/tree` in its place. The caller holds the lock and has
@@ -202,23 +220,6 @@ fn read_manifest(dir: &Path, base: &Base) -> std::result::Result<TreeManifest, S
         ));
     }
     TreeManifest::parse(&text).map_err(|error| error.to_string())
-}
-
-/// A file of a tree with what `lstat` says, or why it cannot be looked at.
-type Found = walkdir::Result<(String, std::fs::Metadata)>;
-
-/// All files and links below `tree`.
-fn list(tree: &Path) -> Vec<Found> {
-    walkdir::WalkDir::new(tree)
-        .min_depth(1)
-        .into_iter()
-        .filter(|entry| !entry.as_ref().is_ok_and(|entry| entry.file_type().is_dir()))
-        .map(|entry| {
-            let entry = entry?;
-            let below = entry.path().strip_prefix(tree).unwrap_or(entry.path());
-            Ok((below.to_string_lossy().into_owned(), entry.metadata()?))
-        })
-        .collect()
 }
 
 /// Where an entry came from, and what `lstat` said of its files when they were written.
@@ -307,38 +308,35 @@ impl Index {
         &self,
         tree: &Path,
         manifest: &TreeManifest,
-        found: Vec<Found>,
+        found: Result<Vec<Listed>>,
     ) -> Result<Vec<String>> {
-        let mut expected: HashMap<&str, (&RelPath, Stat, Entry)> = self
-            .files
-            .iter()
-            .zip(manifest.iter())
-            .map(|((text, stat), (path, entry))| (text.as_str(), (path, *stat, *entry)))
-            .collect();
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => return Ok(vec![error.to_string()]),
+        };
+        // Both sorted by path: this runs for every file of the base at every command.
+        let mut expected = self.files.iter().zip(manifest.iter()).peekable();
         let mut faults = Vec::new();
-        for found in found {
-            let (text, meta) = match found {
-                Ok(found) => found,
-                Err(error) => {
-                    faults.push(error.to_string());
-                    continue;
-                }
-            };
-            let Some((path, stat, expected)) = expected.remove(text.as_str()) else {
-                faults.push(format!("{text}: not part of the tree"));
+        let missing = |path: &RelPath| Difference::Missing { path: path.clone() }.to_string();
+        for (path, meta) in found {
+            while let Some((_, (before, _))) = expected.next_if(|(_, (at, _))| **at < path) {
+                faults.push(missing(before));
+            }
+            let Some(((_, stat), (_, expected))) = expected.next_if(|(_, (at, _))| **at == path)
+            else {
+                faults.push(format!("{path}: not part of the tree"));
                 continue;
             };
-            if Stat::of(&meta) == stat && FileMode::of(&meta) == expected.mode {
+            if Stat::of(&meta) == *stat && FileMode::of(&meta) == expected.mode {
                 continue;
             }
             // The stamp alone proves nothing: a copied cache has new ones.
             let found = Entry::of_file(&path.below(tree))?;
-            if found != expected {
-                faults.push(difference(path.clone(), expected, found).to_string());
+            if found != *expected {
+                faults.push(difference(path, *expected, found).to_string());
             }
         }
-        let missing = expected.into_values().map(|(path, ..)| path.clone());
-        faults.extend(missing.map(|path| Difference::Missing { path }.to_string()));
+        faults.extend(expected.map(|(_, (path, _))| missing(path)));
         faults.sort();
         Ok(faults)
     }

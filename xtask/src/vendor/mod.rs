@@ -101,6 +101,13 @@ pub fn look(ctx: &Ctx, base: &Base) -> Result<Cached> {
     Cache::of(&ctx.project).look(base)
 }
 
+/// `base` as its manifest says, where the cache holds it. Its files are not looked at, as [`look`]
+/// does: for whoever checks each of them that it reads, as images and working trees are made.
+pub fn recorded(ctx: &Ctx, base: &Base) -> Result<Option<Pristine>> {
+    source::check(base)?;
+    Ok(Cache::of(&ctx.project).entire(base))
+}
+
 /// The folder that `base` has in the cache, whether or not it is there.
 pub fn place(ctx: &Ctx, base: &Base) -> PathBuf {
     Cache::of(&ctx.project).entry(base)

@@ -40,41 +40,8 @@ fn download(ctx: &Ctx, programs: &Programs, source: &PypiSource, temp: &Path) ->
     let task = ctx
         .sink
         .task(&format!("pip: {} {}", source.package, source.version), None);
-    let (wanted, out, work) = (temp.join("wanted.txt"), temp.join("out"), temp.join("work"));
-    fs_err::create_dir(&out)?;
-    fs_err::create_dir(&work)?;
-    fs_err::write(
-        &wanted,
-        format!(
-            "{}=={} --hash=sha256:{}\n",
-            source.package, source.version, source.sha256
-        ),
-    )?;
-    let mut command = Command::new(&programs.python);
-    command
-        .args(["-m", "pip", "download"])
-        .args([
-            "--no-deps",
-            "--no-binary",
-            &source.package,
-            "--require-hashes",
-        ])
-        // We want the archive, whatever Python could run it.
-        .arg("--ignore-requires-python")
-        .args([
-            "--no-input",
-            "--disable-pip-version-check",
-            "--progress-bar=off",
-        ])
-        .args(["--retries", "2"])
-        .arg("--dest")
-        .arg(&out)
-        .arg("--requirement")
-        .arg(&wanted)
-        .current_dir(temp)
-        // What pip unpacks and builds goes with our temporary folder, also after a kill.
-        .env("TMPDIR", &work)
-        .env("LC_ALL", "C.UTF-8");
+    let out = temp.join("out");
+    let mut command = command(programs, source, temp, &out)?;
     let mut lines: u64 = 1;
     let told = std::cell::Cell::new(lines);
     let mut sign = || told.get() + process::bytes_below(temp);
@@ -120,6 +87,46 @@ fn download(ctx: &Ctx, programs: &Programs, source: &PypiSource, temp: &Path) ->
     let size = fs_err::metadata(&file)?.len();
     task.finish(&format!("{} MiB", size >> 20));
     Ok(file)
+}
+
+/// The call of pip that leaves the archive in `out`; all it makes lies below `temp`.
+fn command(programs: &Programs, source: &PypiSource, temp: &Path, out: &Path) -> Result<Command> {
+    let (wanted, work) = (temp.join("wanted.txt"), temp.join("work"));
+    fs_err::create_dir(out)?;
+    fs_err::create_dir(&work)?;
+    fs_err::write(
+        &wanted,
+        format!(
+            "{}=={} --hash=sha256:{}\n",
+            source.package, source.version, source.sha256
+        ),
+    )?;
+    let mut command = Command::new(&programs.python);
+    command
+        .args(["-m", "pip", "download"])
+        .args([
+            "--no-deps",
+            "--no-binary",
+            &source.package,
+            "--require-hashes",
+        ])
+        // We want the archive, whatever Python could run it.
+        .arg("--ignore-requires-python")
+        .args([
+            "--no-input",
+            "--disable-pip-version-check",
+            "--progress-bar=off",
+        ])
+        .args(["--retries", "2"])
+        .arg("--dest")
+        .arg(out)
+        .arg("--requirement")
+        .arg(&wanted)
+        .current_dir(temp)
+        // What pip unpacks and builds goes with our temporary folder, also after a kill.
+        .env("TMPDIR", &work)
+        .env("LC_ALL", "C.UTF-8");
+    Ok(command)
 }
 
 /// What pip's output says about why it failed.

@@ -65,7 +65,7 @@ pub(super) struct Unpacker<'a> {
     root: PathBuf,
     cancel: &'a Cancel,
     limits: Limits,
-    /// Every path so far, lower-cased, with its spelling.
+    /// Every path so far, folded, with its spelling.
     taken: HashMap<String, (String, Taken)>,
     files: u64,
     bytes: u64,
@@ -196,7 +196,7 @@ impl<'a> Unpacker<'a> {
     }
 
     fn take_one(&mut self, part: &str, kind: Taken, path: &str) -> Result<()> {
-        match self.taken.entry(part.to_lowercase()) {
+        match self.taken.entry(RelPath::folded(part)) {
             Slot::Vacant(slot) => {
                 slot.insert((part.to_owned(), kind));
             }
@@ -204,7 +204,9 @@ impl<'a> Unpacker<'a> {
                 let (old, old_kind) = slot.get();
                 let why = match (old_kind, kind) {
                     _ if old != part => {
-                        format!("{old:?} differs from it only in upper and lower case")
+                        format!(
+                            "{old:?} differs from it only in upper and lower case or in the form of accents"
+                        )
                     }
                     (Taken::Folder, Taken::Folder) => return Ok(()),
                     (Taken::Link, Taken::Folder) => {

@@ -10,8 +10,8 @@ use crate::ctx::Ctx;
 use crate::diff;
 use crate::error::Result;
 use crate::lint;
-use crate::model::{Base, Flavour};
-use crate::patchset::{Images, PatchState, Series, count, registry_of, status};
+use crate::model::Base;
+use crate::patchset::{Images, PatchState, Series, count, registry_of, status_of_all_bytes};
 use crate::vendor::{self, Cached, Pristine};
 
 /// The rules whose findings mean that what is recorded is not what is there. What `lint` asks
@@ -81,7 +81,7 @@ fn check_series(
     out.checked.push(format!(
         "patches: {} in {}",
         count(series.patches.iter().map(hooks).sum(), "hook"),
-        count(series.patches.len(), "patch").replace("patchs", "patches")
+        count(series.patches.len(), "patch")
     ));
     let fresh = registry_of(series, &images);
     out.checked.push(format!(
@@ -136,7 +136,7 @@ fn check_tree(
     images: &Images,
     out: &mut Verification,
 ) -> Result<()> {
-    let tree = status(ctx, pristine, series, images)?;
+    let tree = status_of_all_bytes(ctx, pristine, series, images)?;
     let root = ctx.project.working_tree(&pristine.base.id);
     let name = ctx.project.show(&root);
     if !tree.exists {
@@ -176,23 +176,24 @@ fn check_tree(
     Ok(())
 }
 
-/// Hashes the artifacts of the finished builds.
+/// Hashes the artifacts of all finished builds of the base.
 fn check_builds(ctx: &Ctx, base: &Base, out: &mut Verification) -> Result<()> {
-    for flavour in [Flavour::Vanilla, Flavour::Patched] {
-        let Some(found) = Build::find(ctx, &base.id, flavour, "cpu")? else {
-            continue;
-        };
+    for found in Build::all(ctx, &base.id)? {
         let name = ctx.project.show(&found.dir);
+        let built = &found.manifest;
         for difference in build::check(&found)? {
             out.add(
                 "build",
                 format!("{name}/{difference}"),
-                "cargo xtask build makes it again",
+                format!(
+                    "cargo xtask build --{} --backend {} makes it again",
+                    built.flavour, built.backend
+                ),
             );
         }
         out.checked.push(format!(
-            "build: {} artifacts of {name}",
-            found.manifest.artifacts.len()
+            "build: {} of {name}",
+            count(built.artifacts.len(), "artifact")
         ));
     }
     Ok(())

@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::*;
+use crate::model::{Artifact, BuildManifest, Digest, Flavour};
 use crate::patchset::{apply, refresh};
 use crate::toy::{HOOK, Toy, put};
 
@@ -99,4 +100,61 @@ fn a_gate_that_is_not_there_is_a_finding() {
     assert_eq!(missing(&toy), 1);
     put(&toy.root().join("gates/chahs.toml"), "id = \"chahs\"\n");
     assert_eq!(missing(&toy), 0);
+}
+
+#[test]
+fn every_finished_build_of_the_base_is_hashed_whatever_its_backend() {
+    let toy = Toy::with_two_patches();
+    let build = |flavour, backend: &str| {
+        let dir = toy.ctx.project.build_dir("toy", flavour, backend);
+        put(&dir.join("out/bin/server"), "\u{7f}ELF");
+        let manifest = BuildManifest {
+            schema: 1,
+            base: "toy".to_owned(),
+            tree: Digest::of(b""),
+            flavour,
+            backend: backend.to_owned(),
+            patchset: None,
+            source: Digest::of(b""),
+            flags: Default::default(),
+            compilers: Default::default(),
+            cmake: String::new(),
+            ninja: String::new(),
+            launcher: None,
+            artifacts: vec![Artifact {
+                path: "out/bin/server".to_owned(),
+                size: 4,
+                sha256: Digest::of(b"\x7fELF"),
+            }],
+        };
+        crate::model::write_json(&dir.join("build.json"), &manifest).unwrap();
+        dir
+    };
+    let checked = || {
+        let mut out = Verification::default();
+        check_builds(&toy.ctx, &toy.pristine.base, &mut out).unwrap();
+        out
+    };
+    assert!(checked().checked.is_empty());
+    build(Flavour::Vanilla, "cpu");
+    let other = build(Flavour::Patched, "cuda");
+    // One that was never finished has no manifest.
+    let builds = toy.ctx.project.builds("toy");
+    put(&builds.join("vanilla-cuda/out/bin/server"), "half");
+    let good = checked();
+    assert_eq!(good.findings, []);
+    assert_eq!(
+        good.checked,
+        [
+            "build: 1 artifact of target/llama/toy/patched-cuda",
+            "build: 1 artifact of target/llama/toy/vanilla-cpu",
+        ]
+    );
+    put(&other.join("out/bin/server"), "\u{7f}ELf");
+    let found = checked().findings;
+    assert_eq!(found.len(), 1);
+    let start = "target/llama/toy/patched-cuda/out/bin/server: expected sha256 ";
+    assert!(found[0].what.starts_with(start), "{found:?}");
+    let again = "cargo xtask build --patched --backend cuda makes it again";
+    assert_eq!(found[0].hint, again);
 }

@@ -70,7 +70,10 @@ pub fn serve() {
         "\nI srv listening on http://{}",
         listener.local_addr().unwrap()
     );
+    let before = std::fs::read_dir(&pids).unwrap().count();
     let server = Fake {
+        noise: std::cell::Cell::new(before as u64 * 1_000_003),
+        asked: std::cell::Cell::new(0),
         fault,
         key: std::env::var("LLAMA_API_KEY").unwrap(),
         n_max: value(&args, "--spec-draft-n-max").unwrap_or(0),
@@ -89,6 +92,10 @@ fn value(args: &str, flag: &str) -> Option<u32> {
 struct Fake {
     fault: String,
     key: String,
+    /// State of the noise: the same in every run, since servers are counted and not timed.
+    noise: std::cell::Cell<u64>,
+    /// Completions so far.
+    asked: std::cell::Cell<u64>,
     n_max: u32,
     slots: u32,
 }
@@ -144,8 +151,13 @@ impl Fake {
             "hang-in-request" => std::thread::sleep(Duration::from_secs(600)),
             "http-500" => return (500, "{\"error\":\"out of luck\"}".to_owned()),
             "no-tokens" => return (200, "{\"content\":\"x\"}".to_owned()),
+            "die-late" if self.asked.get() == 9 => {
+                eprintln!("GGML_ASSERT(late) failed");
+                std::process::abort();
+            }
             _ => {}
         }
+        self.asked.set(self.asked.get() + 1);
         let n_predict = body["n_predict"].as_u64().unwrap();
         let prompts = body["prompt"].as_array().unwrap();
         let single = !prompts[0].is_array();
@@ -167,11 +179,39 @@ impl Fake {
             let _ = write!(
                 text,
                 "{comma}{{\"index\":{index},\"tokens\":{tokens:?},\"tokens_evaluated\":{},\
-                 \"timings\":{{\"predicted_n\":{n_predict}{drafts}}}}}",
-                ids.len()
+                 \"timings\":{{\"predicted_n\":{n_predict}{drafts}{}}}}}",
+                ids.len(),
+                self.timings()
             );
         }
         (200, if single { text } else { format!("[{text}]") })
+    }
+
+    /// What the timings hold beside tokens: speeds with 1 % of noise and now and then an outlier,
+    /// slower by the per cent that the fault says, and counters.
+    fn timings(&self) -> String {
+        let slow: f64 = match self.fault.strip_prefix("slow-") {
+            Some(percent) => 1.0 + percent.parse::<f64>().unwrap() / 100.0,
+            None => 1.0,
+        };
+        let uniform = || {
+            let state = self.noise.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+            self.noise.set(state);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) as f64 / u64::MAX as f64
+        };
+        let jitter: f64 = (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
+        let outlier = if uniform() < 0.02 { 1.3 } else { 1.0 };
+        let speed = 100.0 / (slow * outlier * (0.01 * jitter).exp());
+        let counters = match self.fault.as_str() {
+            "no-counters" => String::new(),
+            _ => format!(
+                ",\"opencoti\":{{\"launches_dft\":{},\"cycles\":20,\"us_draft\":{}}}",
+                40 + u64::from(self.fault == "more-launches"),
+                (1e6 * uniform()) as u64
+            ),
+        };
+        format!(",\"prompt_per_second\":{speed},\"predicted_per_second\":{speed}{counters}")
     }
 
     fn token(&self, ids: &[u64], n: u64) -> u64 {

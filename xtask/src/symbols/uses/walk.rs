@@ -64,63 +64,14 @@ impl Collector<'_> {
                     }
                 }
             }
-            "field_expression" => {
-                let argument = node.child_by_field_name("argument");
-                if let Some(field) = node.child_by_field_name("field") {
-                    let how = match role {
-                        Role::Callee => How::MemberCall,
-                        _ => How::Member,
-                    };
-                    self.member(field, how, argument);
-                    // The arguments of a template.
-                    todo.extend(
-                        children(field)
-                            .filter(|(c, _)| c.kind() == "template_argument_list")
-                            .map(|(c, _)| (c, Role::Plain)),
-                    );
-                }
-                todo.extend(argument.map(|argument| (argument, Role::Plain)));
-            }
+            "field_expression" => self.field(node, role, todo),
             "qualified_identifier" => self.qualified(node, role, todo),
-            "call_expression" => {
-                for (child, field) in children(node) {
-                    let callee = field == Some("function");
-                    todo.push((child, if callee { Role::Callee } else { Role::Plain }));
-                }
-            }
-            "template_function" | "template_type" => {
-                for (child, field) in children(node) {
-                    let named = field == Some("name");
-                    todo.push((child, if named { role.clone() } else { Role::Plain }));
-                }
-            }
-            "class_specifier" | "struct_specifier" | "union_specifier" | "enum_specifier" => {
-                let defined = node.child_by_field_name("body").is_some();
-                for (child, field) in children(node) {
-                    let own = defined && field == Some("name");
-                    todo.push((child, if own { Role::Declared } else { Role::Plain }));
-                }
-            }
             "enumerator"
             | "preproc_def"
             | "preproc_function_def"
             | "namespace_definition"
             | "type_parameter_declaration"
-            | "alias_declaration" => {
-                for (child, field) in children(node) {
-                    if child.kind() == "preproc_arg" {
-                        self.macro_body(child);
-                    } else if field != Some("name") && child.kind() != "preproc_params" {
-                        let declared = node.kind() == "type_parameter_declaration";
-                        let role = if declared {
-                            Role::Declared
-                        } else {
-                            Role::Plain
-                        };
-                        todo.push((child, role));
-                    }
-                }
-            }
+            | "alias_declaration" => self.named(node, todo),
             "preproc_include"
             | "string_literal"
             | "raw_string_literal"
@@ -128,20 +79,42 @@ impl Collector<'_> {
             | "comment"
             | "preproc_call"
             | "attribute_declaration" => {}
-            kind => {
-                let declares = kind.ends_with("declarator")
-                    && matches!(role, Role::Declared)
-                    && kind != "init_declarator";
-                for (child, field) in children(node) {
-                    let role = match field {
-                        Some("declarator") if kind == "init_declarator" => role.clone(),
-                        Some("declarator") => Role::Declared,
-                        // `* name` and `& name` have no field for it.
-                        None if declares && !child.kind().ends_with("list") => Role::Declared,
-                        _ => Role::Plain,
-                    };
-                    todo.push((child, role));
-                }
+            _ => parts(node, role, todo),
+        }
+    }
+
+    /// `object.field` or `object->field`.
+    fn field<'t>(&mut self, node: Node<'t>, role: Role, todo: &mut Vec<(Node<'t>, Role)>) {
+        let argument = node.child_by_field_name("argument");
+        if let Some(field) = node.child_by_field_name("field") {
+            let how = match role {
+                Role::Callee => How::MemberCall,
+                _ => How::Member,
+            };
+            self.member(field, how, argument);
+            // The arguments of a template.
+            todo.extend(
+                children(field)
+                    .filter(|(c, _)| c.kind() == "template_argument_list")
+                    .map(|(c, _)| (c, Role::Plain)),
+            );
+        }
+        todo.extend(argument.map(|argument| (argument, Role::Plain)));
+    }
+
+    /// Something that gives itself a name, which is no use of it.
+    fn named<'t>(&mut self, node: Node<'t>, todo: &mut Vec<(Node<'t>, Role)>) {
+        let declared = node.kind() == "type_parameter_declaration";
+        for (child, field) in children(node) {
+            if child.kind() == "preproc_arg" {
+                self.macro_body(child);
+            } else if field != Some("name") && child.kind() != "preproc_params" {
+                let role = if declared {
+                    Role::Declared
+                } else {
+                    Role::Plain
+                };
+                todo.push((child, role));
             }
         }
     }
@@ -293,6 +266,46 @@ impl Collector<'_> {
             of,
             within: around.map(|(_, function, _)| function.clone()),
         });
+    }
+}
+
+/// What the parts of a node that is no name itself are to it.
+fn parts<'t>(node: Node<'t>, role: Role, todo: &mut Vec<(Node<'t>, Role)>) {
+    match node.kind() {
+        "call_expression" => {
+            for (child, field) in children(node) {
+                let callee = field == Some("function");
+                todo.push((child, if callee { Role::Callee } else { Role::Plain }));
+            }
+        }
+        "template_function" | "template_type" => {
+            for (child, field) in children(node) {
+                let named = field == Some("name");
+                todo.push((child, if named { role.clone() } else { Role::Plain }));
+            }
+        }
+        "class_specifier" | "struct_specifier" | "union_specifier" | "enum_specifier" => {
+            let defined = node.child_by_field_name("body").is_some();
+            for (child, field) in children(node) {
+                let own = defined && field == Some("name");
+                todo.push((child, if own { Role::Declared } else { Role::Plain }));
+            }
+        }
+        kind => {
+            let declares = kind.ends_with("declarator")
+                && matches!(role, Role::Declared)
+                && kind != "init_declarator";
+            for (child, field) in children(node) {
+                let role = match field {
+                    Some("declarator") if kind == "init_declarator" => role.clone(),
+                    Some("declarator") => Role::Declared,
+                    // `* name` and `& name` have no field for it.
+                    None if declares && !child.kind().ends_with("list") => Role::Declared,
+                    _ => Role::Plain,
+                };
+                todo.push((child, role));
+            }
+        }
     }
 }
 

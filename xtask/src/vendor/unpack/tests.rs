@@ -69,6 +69,10 @@ fn names_that_collide_are_refused() {
         refused(put(unpacker, "a/File", "1"), "there twice");
         refused(put(unpacker, "a/file", "1"), "upper and lower case");
         refused(put(unpacker, "A/other", "1"), "upper and lower case");
+        put(unpacker, "caf\u{e9}/x", "1").unwrap();
+        refused(put(unpacker, "cafe\u{301}/y", "1"), "form of accents");
+        refused(put(unpacker, "CAFE\u{301}", "1"), "form of accents");
+        put(unpacker, "cafe", "1").unwrap();
         refused(put(unpacker, "a/File/x", "1"), "is a file");
         refused(put(unpacker, "a", "1"), "a folder already");
         unpacker.folder("a").unwrap();

@@ -1,0 +1,250 @@
+//! The gate "no fewer drafted tokens accepted".
+//!
+//! For every longest draft baseline and candidate are run on the same prompts. Counts that are
+//! equal for every prompt pass as they are. Else the difference of the shares over all prompts is
+//! judged by its interval ([`crate::stats::proportion`]) against the drop that is allowed.
+//!
+//! The interval takes drafted tokens for independent, which tokens of one prompt are not quite:
+//! with few prompts it is narrower than it should be.
+
+use crate::ctx::Task;
+use crate::error::{Error, Result};
+use crate::gate::pool;
+use crate::gate::session::{Answers, Halt, Prompt, Run, Runner, Session};
+use crate::gate::table::Signs;
+use crate::model::{AcceptanceRecord, ShareRecord, Verdict};
+use crate::stats::LEVEL;
+use crate::stats::proportion::{Proportion, difference, wilson};
+
+/// What to compare.
+#[derive(Clone, Debug)]
+pub struct Comparison<'a> {
+    /// The prompts.
+    pub prompts: &'a [Prompt],
+    /// Longest drafts.
+    pub n_max: &'a [u32],
+    /// By how much the accepted share may drop.
+    pub drop: f64,
+    /// Sessions that may run at the same time.
+    pub parallel: usize,
+}
+
+impl Comparison<'_> {
+    /// Runs all sessions and judges them. The first error stops the others.
+    pub fn run(
+        &self,
+        runner: &dyn Runner,
+        halt: &Halt,
+        task: &dyn Task,
+    ) -> Result<Vec<AcceptanceRecord>> {
+        let sides = |n_max: &u32| {
+            let n_max = *n_max;
+            [Run::Baseline, Run::Candidate].map(|run| Session {
+                run,
+                n_max,
+                slots: 1,
+                flags: &[],
+                trace: None,
+                waves: self.prompts.iter().map(|prompt| vec![prompt]).collect(),
+            })
+        };
+        let sessions: Vec<Session<'_>> = self.n_max.iter().flat_map(sides).collect();
+        let run = |session: &Session<'_>| runner.run(session, halt);
+        let answers = pool::run_all(&sessions, self.parallel, halt, task, &run)?;
+        let pairs = self.n_max.iter().zip(answers.chunks(2));
+        pairs
+            .map(|(n_max, pair)| match pair {
+                [baseline, candidate] => Ok(self.judge(*n_max, baseline, candidate)),
+                _ => Err(Error::internal("a session is missing")),
+            })
+            .collect()
+    }
+
+    fn judge(&self, n_max: u32, baseline: &Answers, candidate: &Answers) -> AcceptanceRecord {
+        let counts = |answers: &Answers| -> Vec<(u64, u64)> {
+            let answers = answers.waves.iter().flatten();
+            answers.map(|a| (a.accepted, a.drafted)).collect()
+        };
+        let (left, right) = (counts(baseline), counts(candidate));
+        let equal = left == right;
+        let sum = |counts: &[(u64, u64)]| {
+            let add = |sum: (u64, u64), one: &(u64, u64)| (sum.0 + one.0, sum.1 + one.1);
+            counts.iter().fold((0, 0), add)
+        };
+        let (left, right) = (sum(&left), sum(&right));
+        let found = difference(left, right, LEVEL);
+        let (verdict, reason) = self.verdict(equal, found);
+        let side = |(accepted, drafted): (u64, u64)| ShareRecord {
+            drafted,
+            accepted,
+            share: wilson(accepted, drafted, LEVEL).map(ends),
+        };
+        AcceptanceRecord {
+            n_max,
+            verdict,
+            reason,
+            baseline: side(left),
+            candidate: side(right),
+            difference: found.map(ends),
+            equal,
+        }
+    }
+
+    fn verdict(&self, equal: bool, found: Option<Proportion>) -> (Verdict, Option<String>) {
+        let Some(found) = found else {
+            let what = "nothing was speculated: a side drafted no token";
+            return (Verdict::Inconclusive, Some(what.to_owned()));
+        };
+        if equal || found.low >= -self.drop {
+            return (Verdict::Pass, None);
+        }
+        let what = format!(
+            "the accepted share changes by {}; it may drop by {:.2} points",
+            show(ends(found)),
+            100.0 * self.drop
+        );
+        if found.high < -self.drop {
+            (Verdict::Fail, Some(what))
+        } else {
+            let what =
+                format!("{what}, which the interval straddles: more or longer prompts are needed");
+            (Verdict::Inconclusive, Some(what))
+        }
+    }
+}
+
+fn ends(found: Proportion) -> [f64; 3] {
+    [found.value, found.low, found.high]
+}
+
+fn show([value, low, high]: [f64; 3]) -> String {
+    let percent = [value, low, high].map(|share| 100.0 * share);
+    format!(
+        "{:+.2} [{:+.2}, {:+.2}] points",
+        percent[0], percent[1], percent[2]
+    )
+}
+
+/// Rows of a table, the first one being its head.
+pub fn rows(records: &[AcceptanceRecord], signs: Signs) -> Vec<Vec<String>> {
+    let head = [
+        "n_max",
+        "baseline",
+        "candidate",
+        "difference (95 %)",
+        "verdict",
+    ];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let side = |side: &ShareRecord| match side.share {
+        None => "-".to_owned(),
+        Some(share) => {
+            let [value, low, high] = share.map(|share| 100.0 * share);
+            format!(
+                "{}/{} {value:.1} % [{low:.1}, {high:.1}]",
+                side.accepted, side.drafted
+            )
+        }
+    };
+    rows.extend(records.iter().map(|record| {
+        vec![
+            record.n_max.to_string(),
+            side(&record.baseline),
+            side(&record.candidate),
+            match record.difference {
+                _ if record.equal => "equal for every prompt".to_owned(),
+                None => "-".to_owned(),
+                Some(difference) => show(difference),
+            },
+            signs.verdict(record.verdict).to_owned(),
+        ]
+    }));
+    rows
+}
+
+/// Every `n_max` that did not pass, with the reason.
+pub fn faults(records: &[AcceptanceRecord], signs: Signs) -> Vec<String> {
+    let line = |record: &AcceptanceRecord| {
+        let reason = record.reason.as_deref()?;
+        let sign = signs.verdict(record.verdict);
+        Some(format!("{sign} n_max {}: {reason}", record.n_max))
+    };
+    records.iter().filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ctx::{Cancel, Quiet};
+    use crate::gate::session::Answer;
+    use crate::gate::testing::{Fake, prompts};
+
+    fn judged(
+        drop: f64,
+        change: &(dyn Fn(&Session<'_>, usize, &mut [Answer]) + Sync),
+    ) -> AcceptanceRecord {
+        let prompts = prompts();
+        let comparison = Comparison {
+            prompts: &prompts,
+            n_max: &[3],
+            drop,
+            parallel: 2,
+        };
+        let halt = Halt::new(&Cancel::default());
+        let mut records = comparison.run(&Fake(change), &halt, &Quiet).unwrap();
+        records.remove(0)
+    }
+
+    fn set(accepted: [u64; 2], drafted: u64) -> impl Fn(&Session<'_>, usize, &mut [Answer]) + Sync {
+        move |session, _, answers| {
+            let at = usize::from(session.run == Run::Candidate);
+            answers[0].accepted = accepted[at];
+            answers[0].drafted = drafted;
+        }
+    }
+
+    #[test]
+    fn equal_counts_pass_however_few() {
+        let record = judged(0.0, &|_, _, _| {});
+        assert_eq!((record.verdict, record.equal), (Verdict::Pass, true));
+        assert_eq!(
+            (record.baseline.accepted, record.baseline.drafted),
+            (27, 36)
+        );
+    }
+
+    #[test]
+    fn a_drop_is_judged_by_its_interval() {
+        let record = judged(0.01, &set([7000, 6000], 10_000));
+        assert_eq!(record.verdict, Verdict::Fail, "{record:?}");
+        assert!(record.reason.unwrap().contains("-10.00 ["));
+        let record = judged(0.01, &set([70, 68], 100));
+        assert_eq!(record.verdict, Verdict::Inconclusive, "{record:?}");
+        let record = judged(0.02, &set([70_000, 69_900], 100_000));
+        assert_eq!(record.verdict, Verdict::Pass, "{record:?}");
+        let record = judged(0.01, &set([6000, 7000], 10_000));
+        assert_eq!(record.verdict, Verdict::Pass, "{record:?}");
+    }
+
+    #[test]
+    fn equal_sums_of_other_prompts_are_not_equal() {
+        let record = judged(0.0, &|session, at, answers| {
+            let moved = if session.run == Run::Candidate { 1 } else { 0 };
+            match at {
+                0 => answers[0].accepted += moved,
+                1 => answers[0].accepted -= moved,
+                _ => {}
+            }
+        });
+        assert_eq!(
+            (record.verdict, record.equal),
+            (Verdict::Inconclusive, false)
+        );
+    }
+
+    #[test]
+    fn nothing_drafted_is_inconclusive() {
+        let record = judged(0.5, &set([0, 0], 0));
+        assert_eq!(record.verdict, Verdict::Inconclusive);
+        assert!(record.reason.unwrap().contains("nothing was speculated"));
+    }
+}

@@ -1,0 +1,147 @@
+//! `gates/<id>.toml` of kind `acceptance`: how many drafted tokens two sides accept.
+
+use serde::{Deserialize, Serialize};
+
+use super::gate::{default_context, default_seed, default_spec_type, one, side, yes};
+use crate::model::{
+    ChashGate, Flavour, GateKind, GateLimits, ModelSource, PromptDefinition, QuickSubset,
+    SideDefinition, Verdict,
+};
+
+/// A definition of kind `acceptance`. What it shares with `chash` means the same.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct AcceptanceGate {
+    /// Version of this format; 1.
+    pub schema: u32,
+    /// Name; equals the file's.
+    pub id: String,
+    /// `acceptance`.
+    pub kind: GateKind,
+    /// One line.
+    pub title: String,
+    /// Whether it runs where no gate is named.
+    #[serde(default = "yes")]
+    pub default: bool,
+    /// The model.
+    pub model: ModelSource,
+    /// Longest drafts to try; none of them 0.
+    pub n_max: Vec<u32>,
+    /// Tokens to generate for each prompt.
+    pub n_predict: usize,
+    /// Context cells.
+    #[serde(default = "default_context")]
+    pub context: usize,
+    /// Sampling seed.
+    #[serde(default = "default_seed")]
+    pub seed: u32,
+    /// `--spec-type`.
+    #[serde(default = "default_spec_type")]
+    pub spec_type: String,
+    /// More flags for both servers, after the gate's own.
+    #[serde(default)]
+    pub flags: Vec<String>,
+    /// Servers that may run at the same time; `--jobs` lowers it.
+    #[serde(default = "one")]
+    pub parallel: usize,
+    /// By how much the accepted share may drop: 0.01 is one of a hundred drafted tokens.
+    pub drop: f64,
+    /// What is compared with.
+    #[serde(default = "vanilla")]
+    pub baseline: SideDefinition,
+    /// What is judged.
+    #[serde(default = "patched")]
+    pub candidate: SideDefinition,
+    /// Time limits.
+    #[serde(default)]
+    pub limits: GateLimits,
+    /// What `--quick` keeps.
+    #[serde(default)]
+    pub quick: Option<AcceptanceQuick>,
+    /// The prompts.
+    #[serde(rename = "prompt")]
+    pub prompts: Vec<PromptDefinition>,
+}
+
+/// What `--quick` keeps.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct AcceptanceQuick {
+    /// Of `n-max`.
+    pub n_max: Vec<u32>,
+    /// Of the prompts, by name.
+    pub prompts: Vec<String>,
+}
+
+impl AcceptanceGate {
+    /// What it shares with a gate of kind `chash`.
+    pub fn common(&self) -> ChashGate {
+        ChashGate {
+            schema: self.schema,
+            id: self.id.clone(),
+            kind: self.kind,
+            title: self.title.clone(),
+            default: self.default,
+            model: self.model.clone(),
+            n_max: self.n_max.clone(),
+            slots: vec![1],
+            n_predict: self.n_predict,
+            context: self.context,
+            seed: self.seed,
+            spec_type: self.spec_type.clone(),
+            flags: self.flags.clone(),
+            parallel: self.parallel,
+            drafted_equals_plain: false,
+            baseline: self.baseline.clone(),
+            candidate: self.candidate.clone(),
+            limits: self.limits.clone(),
+            quick: self.quick.as_ref().map(|quick| QuickSubset {
+                n_max: quick.n_max.clone(),
+                slots: vec![1],
+                prompts: quick.prompts.clone(),
+            }),
+            prompts: self.prompts.clone(),
+        }
+    }
+}
+
+/// The accepted shares at one `n_max`, over all prompts.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct AcceptanceRecord {
+    /// Longest draft.
+    pub n_max: u32,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Why, where it is not a pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Of the baseline.
+    pub baseline: ShareRecord,
+    /// Of the candidate.
+    pub candidate: ShareRecord,
+    /// Candidate less baseline, with its interval of 95 %; absent where nothing was drafted.
+    pub difference: Option<[f64; 3]>,
+    /// Whether both sides drafted and accepted as many tokens for every prompt.
+    pub equal: bool,
+}
+
+/// An accepted share.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShareRecord {
+    /// Tokens drafted.
+    pub drafted: u64,
+    /// Of them accepted.
+    pub accepted: u64,
+    /// Share, lower and upper end of its interval of 95 %; absent where nothing was drafted.
+    pub share: Option<[f64; 3]>,
+}
+
+fn vanilla() -> SideDefinition {
+    side(Flavour::Vanilla)
+}
+
+fn patched() -> SideDefinition {
+    side(Flavour::Patched)
+}
