@@ -28,7 +28,7 @@
 //! | [`stats`] | intervals and verdicts from what was measured |
 //! | [`gate`] | servers under test, comparisons, verdicts, reports |
 //! | [`doctor`] | what is there and what is missing |
-//! | [`bench`] | our own speed beside that of other programs |
+//! | [`bench`](mod@bench) | our own speed beside that of other programs |
 //! | [`invariants`] | what must hold for any input of the readers, for fuzzing |
 //! | [`cli`] | the only part that knows of clap and terminals: one command, one file |
 

@@ -133,7 +133,7 @@ pub struct Extra {
     pub removed: Vec<RelPath>,
 }
 
-/// As [`save`], with all that changes along with the series.
+/// As `save`, with all that changes along with the series.
 pub fn save_with(
     ctx: &Ctx,
     lock: &Lock,
