@@ -232,6 +232,12 @@ fn a_sync_answers_with_its_exit_code() {
         ));
     }
     put(&root.join("registry/upstreams.toml"), &upstreams);
+    // In order by every rule: a sync lints what it writes.
+    put(
+        &root.join("patches/hook/patch.toml"),
+        "schema = 1\nid = \"hook\"\ntitle = \"A hook\"\npurpose = \"It calls what the overlay brings.\"\n\
+         gates = [\"chash\"]\n\n[notes]\n\"src/main.c\" = \"Between one and two.\"\n",
+    );
     let series = fs::read_to_string(root.join("registry/series.toml")).unwrap();
     let text = toy.ok(&["sync", "near", "--check"]);
     assert!(
