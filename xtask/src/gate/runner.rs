@@ -71,7 +71,15 @@ impl ServerRunner<'_> {
         }
         server.end()?;
         if session.trace.is_some() {
-            answers.trace = Some(fs_err::read_to_string(self.trace(&name))?);
+            let file = self.trace(&name);
+            if !file.exists() {
+                return Err(Error::new(
+                    Kind::Inconclusive,
+                    "the server wrote no trace of its drafts",
+                )
+                .hint("its build needs the patch `spec-trace`"));
+            }
+            answers.trace = Some(fs_err::read_to_string(file)?);
         }
         Ok(answers)
     }
