@@ -109,7 +109,7 @@ pub fn first_marker(marked: &[u8], text: &[u8]) -> Option<usize> {
     let middle = |line: &&&[u8]| line.trim_ascii_end() == MIDDLE;
     let (before, lines) = (lines_of(marked), lines_of(text));
     // Such a line may also underline a heading in a comment.
-    let own = before.iter().filter(middle).count() - regions(marked).len().min(before.len());
+    let own = (before.iter().filter(middle).count()).saturating_sub(regions(marked).len());
     let all = lines.iter().filter(middle).count();
     lines
         .iter()
@@ -136,14 +136,12 @@ fn key(lines: &[&[u8]], region: &Range<usize>) -> Vec<u8> {
 /// Whether a conflict holds lines of the file, and not the patch's alone: only then can it be told
 /// from another one of the same patch.
 pub fn holds_lines(conflict: &[u8]) -> bool {
-    let lines = lines_of(conflict);
-    let at = |marker: &[u8]| lines.iter().position(|line| line.starts_with(marker));
-    match (at(OURS), at(MIDDLE)) {
-        (Some(from), Some(to)) => lines[from..to]
-            .iter()
-            .any(|line| !line.starts_with(OURS) && !line.starts_with(ANCESTOR)),
-        _ => false,
-    }
+    // What stands around it may hold the end of the conflict before.
+    lines_of(conflict)
+        .into_iter()
+        .skip_while(|line| !line.starts_with(OURS))
+        .take_while(|line| !line.starts_with(MIDDLE))
+        .any(|line| !line.starts_with(OURS) && !line.starts_with(ANCESTOR))
 }
 
 /// What became of each conflict of `marked` in `solved`: nothing where the text around them no
@@ -252,6 +250,9 @@ mod tests {
         let left = b"a\nB\nhook1\nc\nd\n=======\nhook2\nE\nf\n";
         assert_eq!(first_marker(&marked(), left), Some(6));
         assert_eq!(first_marker(b"", b"a\n======= b\n"), None);
+        // A file may hold lines that look like markers, and no middle one.
+        let odd = b"<<<<<<< a\n>>>>>>> b\n";
+        assert_eq!(first_marker(odd, b"a\n"), None);
         // Of the file's own.
         let heading = b"Title\n=======\n";
         assert_eq!(first_marker(heading, heading), None);
@@ -277,6 +278,11 @@ mod tests {
         let placed = text(b"a\nb\n", b"x\na\nb\n", b"a\nhook\nb\n", &NAMES).unwrap();
         assert!(!holds_lines(&placed));
         assert!(holds_lines(&marked()));
+        // Behind the end of the conflict before, whose side of the patch is empty.
+        let behind =
+            b"=======\n>>>>>>> patch\nc\n<<<<<<< new\nx\n||||||| old\n=======\nh\n>>>>>>> patch\n";
+        assert!(holds_lines(behind));
+        assert!(!holds_lines(b"=======\n>>>>>>> patch\nc\n"));
     }
 
     #[test]

@@ -94,7 +94,7 @@ fn alike(a: &[u8], b: &[u8]) -> bool {
     similar::TextDiff::from_chars(a.trim(), b.trim()).ratio() >= 0.5
 }
 
-/// Pairs hooks of the same bytes; of what remains, those of one file in order.
+/// Pairs hooks of the same bytes; of what remains, those of one file that are alike.
 fn hooks(before: &Patch, after: &Patch, proof: &mut Proof) {
     let list =
         |patch: &Patch| -> Vec<diff::Hook> { patch.hooks.iter().flat_map(diff::hooks).collect() };
