@@ -269,6 +269,8 @@ fn a_tree_with_edits_is_not_overwritten() {
         Kind::Finding
     );
     assert_eq!(two.everything(), before);
+    let error = abort(&two.ctx).unwrap_err();
+    assert_eq!(error.kind(), Kind::Usage, "no sync was begun");
 }
 
 #[test]
