@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::gate::pool;
 use crate::gate::session::{Answers, Halt, Prompt, Run, Runner, Session};
 use crate::gate::table::Signs;
+use crate::gate::work::{Found, Work};
 use crate::model::{AcceptanceRecord, ShareRecord, Verdict};
 use crate::stats::LEVEL;
 use crate::stats::proportion::{Proportion, difference, wilson};
@@ -27,6 +28,20 @@ pub struct Comparison<'a> {
     pub drop: f64,
     /// Sessions that may run at the same time.
     pub parallel: usize,
+}
+
+/// Runs a gate of this kind.
+pub fn gate(work: &Work<'_>, drop: f64) -> Result<Found> {
+    let comparison = Comparison {
+        prompts: &work.plan.prompts,
+        n_max: &work.plan.n_max,
+        drop,
+        parallel: work.parallel,
+    };
+    Ok(Found {
+        acceptance: comparison.run(work.runner, work.halt, work.task)?,
+        ..Found::default()
+    })
 }
 
 impl Comparison<'_> {

@@ -12,9 +12,10 @@
 //! | `acceptance` | the comparison "no fewer drafted tokens accepted" and its verdicts |
 //! | `perf` | the comparison "not slower" and its verdicts |
 //! | `table`, `report` | records for people |
+//! | `work` | what a kind of gate is given and gives back |
 //!
 //! A new kind of gate is a variant of [`definition::Plan`], a type for its definition, a module
-//! beside `chash`, and a match arm here.
+//! beside `chash` with a function `gate`, and a match arm in `compare`.
 
 pub mod acceptance;
 pub mod chash;
@@ -32,6 +33,7 @@ pub mod session;
 pub mod table;
 #[cfg(test)]
 mod testing;
+pub mod work;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -46,6 +48,7 @@ use crate::patchset::Series;
 use definition::{ChashPlan, Plan};
 use identity::Side;
 use session::Halt;
+use work::{Found, Work};
 
 /// What to gate.
 #[derive(Clone, Debug, Default)]
@@ -306,6 +309,8 @@ fn say_what_is_removed(ctx: &Ctx) {
     }
 }
 
+/// Runs one gate: prepares both sides, lets its kind compare, and checks afterwards that what was
+/// compared is still what was checked.
 fn run_one(
     ctx: &Ctx,
     request: &Request,
@@ -335,78 +340,29 @@ fn run_one(
         candidate: &candidate,
         logs: logs.clone(),
     };
-    // Several copies of a model of unknown size may not fit into memory.
-    let parallel = match request.model {
-        Some(_) => 1,
-        None => definition.parallel.min(ctx.jobs),
-    };
     let task = ctx.sink.task(&format!("gate {}", definition.id), None);
-    let halt = Halt::new(&ctx.cancel);
-    let mut measured = None;
-    let mut shares = Vec::new();
-    let findings = match what {
-        Plan::Chash(_) => {
-            let comparison = chash::Comparison {
-                prompts: &plan.prompts,
-                n_max: &plan.n_max,
-                slots: &plan.slots,
-                n_predict: definition.n_predict,
-                drafted_equals_plain: definition.drafted_equals_plain,
-                parallel,
-            };
-            comparison.run(&runner, &halt, task.as_ref())?
-        }
-        Plan::Drafts(_, settings) => {
-            let comparison = drafts::Comparison {
-                prompts: &plan.prompts,
-                settings,
-                n_predict: definition.n_predict,
-                parallel,
-            };
-            chash::Findings {
-                cells: comparison.run(&runner, &halt, task.as_ref())?,
-                ..Default::default()
-            }
-        }
-        Plan::Acceptance(_, drop) => {
-            let comparison = acceptance::Comparison {
-                prompts: &plan.prompts,
-                n_max: &plan.n_max,
-                drop: *drop,
-                parallel,
-            };
-            shares = comparison.run(&runner, &halt, task.as_ref())?;
-            chash::Findings::default()
-        }
-        Plan::Perf(_, perf) => {
-            let bench = perf::measure::ServerBench {
-                runner: &runner,
-                prompts: &plan.prompts,
-                warm_up: perf.warm_up,
-            };
-            let record = perf::run(perf, &plan.n_max, &bench, &halt, task.as_ref())?;
-            let notes = perf::show::remarks(&record);
-            measured = Some(record);
-            chash::Findings {
-                notes,
-                ..Default::default()
-            }
-        }
-    };
-    // What was compared must still be what was checked.
+    let found = compare(
+        what,
+        &Work {
+            ctx,
+            plan,
+            runner: &runner,
+            // Several copies of a model of unknown size may not fit into memory.
+            parallel: match request.model {
+                Some(_) => 1,
+                None => definition.parallel.min(ctx.jobs),
+            },
+            halt: &Halt::new(&ctx.cancel),
+            task: task.as_ref(),
+        },
+    )?;
     baseline.check_files()?;
     candidate.check_files()?;
     let reason = void(sides, &baseline, &candidate);
-    let cells = match &measured {
-        Some(perf) => perf::judge::verdict(&perf.metrics, &perf.counters),
-        None => {
-            let cells = findings.cells.iter().map(|cell| cell.verdict);
-            Verdict::all(cells.chain(shares.iter().map(|share| share.verdict)))
-        }
-    };
-    let verdict = match &reason {
-        Some(_) if cells != Verdict::Fail => Verdict::Inconclusive,
-        _ => cells,
+    let verdict = match (&reason, found.verdict()) {
+        (_, Verdict::Fail) => Verdict::Fail,
+        (Some(_), _) => Verdict::Inconclusive,
+        (None, verdict) => verdict,
     };
     task.finish(&verdict.to_string());
     if verdict == Verdict::Pass && !request.keep_logs {
@@ -432,19 +388,29 @@ fn run_one(
         n_predict: definition.n_predict,
         n_max: plan.n_max.clone(),
         slots: plan.slots.clone(),
-        prompts: plan
-            .prompts
-            .iter()
-            .map(|prompt| PromptStamp {
-                name: prompt.name.clone(),
-                length: prompt.ids.len(),
-                sha256: chash::digest(&prompt.ids),
-            })
-            .collect(),
-        perf: measured,
-        acceptance: shares,
-        cells: findings.cells,
-        drafted_against_plain: findings.drafted_against_plain,
-        notes: findings.notes,
+        prompts: plan.prompts.iter().map(prompt_stamp).collect(),
+        perf: found.perf,
+        acceptance: found.acceptance,
+        cells: found.cells,
+        drafted_against_plain: found.drafted_against_plain,
+        notes: found.notes,
     })
+}
+
+/// Each kind has one entry.
+fn compare(what: &Plan, work: &Work<'_>) -> Result<Found> {
+    match what {
+        Plan::Chash(_) => chash::gate(work),
+        Plan::Drafts(_, settings) => drafts::gate(work, settings),
+        Plan::Acceptance(_, drop) => acceptance::gate(work, *drop),
+        Plan::Perf(_, perf) => perf::gate(work, perf),
+    }
+}
+
+fn prompt_stamp(prompt: &session::Prompt) -> PromptStamp {
+    PromptStamp {
+        name: prompt.name.clone(),
+        length: prompt.ids.len(),
+        sha256: chash::digest(&prompt.ids),
+    }
 }
