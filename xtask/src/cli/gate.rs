@@ -32,6 +32,9 @@ pub struct GateArgs {
     /// Keep the servers' logs below target/gate/logs even if all is well
     #[arg(long)]
     keep_logs: bool,
+    /// Record what the gates give in gates/goldens.toml, if all pass and nothing is uncommitted
+    #[arg(long, conflicts_with_all = ["quick", "baseline"])]
+    bless: bool,
     /// Run on this GGUF file instead of the definitions' models
     #[arg(long, value_name = "PATH")]
     model: Option<PathBuf>,
@@ -71,6 +74,9 @@ impl GateArgs {
         for gate in &self.gates {
             words.push(format!("--gate {}", quote(gate)));
         }
+        if self.bless {
+            words.push("--bless".to_owned());
+        }
         if self.quick {
             words.push("--quick".to_owned());
         }
@@ -97,6 +103,7 @@ pub fn run(ctx: &Ctx, args: GateArgs) -> Result<Outcome> {
         quick: args.quick,
         keep_logs: args.keep_logs,
         model: args.model,
+        bless: args.bless,
         servers: args.baseline.zip(args.candidate),
     };
     judge(ctx, &request, &command)
@@ -110,6 +117,7 @@ pub fn of_base(ctx: &Ctx, base: &str) -> Result<Outcome> {
         quick: false,
         keep_logs: false,
         model: None,
+        bless: false,
         servers: None,
     };
     let command = format!("cargo xtask gate --base {}", quote(base));
@@ -138,6 +146,7 @@ fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
             "report": show(&report.report),
             "records": files,
             "gates": records,
+            "blessed": report.blessed,
         }),
         status: match report.verdict {
             Verdict::Pass => Status::Good,

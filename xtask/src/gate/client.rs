@@ -161,6 +161,39 @@ impl Client {
         self.read("/completion", sent)
     }
 
+    /// The ids of `text`, with what the model wants before it.
+    pub fn tokenize(&self, text: &str) -> Result<Vec<u32>> {
+        #[derive(Deserialize)]
+        struct Tokens {
+            tokens: Vec<u32>,
+        }
+        let body = json!({ "content": text, "add_special": true, "parse_special": false });
+        let answer: Tokens = self.post("/tokenize", &body)?;
+        if answer.tokens.is_empty() {
+            return Err(bad("no tokens of a text"));
+        }
+        Ok(answer.tokens)
+    }
+
+    /// The text of `ids`.
+    pub fn detokenize(&self, ids: &[u32]) -> Result<String> {
+        #[derive(Deserialize)]
+        struct Content {
+            content: String,
+        }
+        let answer: Content = self.post("/detokenize", &json!({ "tokens": ids }))?;
+        Ok(answer.content)
+    }
+
+    fn post<T: serde::de::DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T> {
+        let sent = self
+            .agent
+            .post(format!("{}{path}", self.base))
+            .header("Authorization", &self.key)
+            .send_json(body);
+        serde_json::from_slice(&self.read(path, sent)?).map_err(bad)
+    }
+
     /// Slots busy at the same time, averaged over all decodes; `None` where the server has no
     /// such metric.
     pub fn busy_slots(&self) -> Option<f64> {

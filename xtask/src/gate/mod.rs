@@ -11,6 +11,12 @@
 //! | `drafts` | the comparison "same drafts, bit for bit" and its verdicts |
 //! | `acceptance` | the comparison "no fewer drafted tokens accepted" and its verdicts |
 //! | `perf` | the comparison "not slower" and its verdicts |
+//! | `logits` | the comparison "same logits, bit for bit", and the probe that reads them |
+//! | `counters` | the comparison "the same counts, or better ones" |
+//! | `retrieval` | needles in haystacks, found again or not |
+//! | `integrity`, `artifacts` | what needs no model: the tree, and the built files |
+//! | `checks` | questions with yes or no, which several kinds ask |
+//! | `goldens` | what was recorded once, and `--bless` |
 //! | `table`, `report` | records for people |
 //! | `work` | what a kind of gate is given and gives back |
 //!
@@ -18,15 +24,22 @@
 //! beside `chash` with a function `gate`, and a match arm in `compare`.
 
 pub mod acceptance;
+pub mod artifacts;
 pub mod chash;
+pub mod checks;
 pub mod client;
+pub mod counters;
 pub mod definition;
 pub mod drafts;
+pub mod goldens;
 pub mod identity;
+pub mod integrity;
+pub mod logits;
 pub mod perf;
 pub mod pool;
 pub mod prompts;
 pub mod report;
+pub mod retrieval;
 pub mod runner;
 pub mod server;
 pub mod session;
@@ -45,10 +58,11 @@ use crate::model::{
     Verdict,
 };
 use crate::patchset::Series;
+use crate::vendor::Pristine;
 use definition::{ChashPlan, Plan};
 use identity::Side;
 use session::Halt;
-use work::{Found, Work};
+use work::{Found, Origin, Work};
 
 /// What to gate.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +77,8 @@ pub struct Request {
     pub keep_logs: bool,
     /// A GGUF file instead of the definitions' models.
     pub model: Option<PathBuf>,
+    /// Record what the gates give in `gates/goldens.toml`.
+    pub bless: bool,
     /// Two llama-server programs instead of this project's builds: baseline and candidate.
     pub servers: Option<(PathBuf, PathBuf)>,
 }
@@ -78,11 +94,18 @@ pub struct Report {
     pub report: PathBuf,
     /// Over all gates.
     pub verdict: Verdict,
+    /// What `--bless` changed in `gates/goldens.toml`.
+    pub blessed: Vec<goldens::Change>,
 }
 
 /// Runs gates and writes their records and the report below `target/gate/`. `command` is what
 /// the report names for running it again.
 pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
+    if request.bless {
+        goldens::check_request(request)?;
+        goldens::check_committed(ctx)?;
+    }
+    let mut book = goldens::Book::load(&ctx.project)?;
     let mut plans = definition::load(&ctx.project, &request.gates, request.quick)?;
     if request.gates.is_empty() {
         if request.servers.is_none() {
@@ -101,12 +124,19 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         .map(|plan| model_path(ctx, request, plan.common()))
         .collect::<Result<Vec<_>>>()?;
     let sides = Sides::prepare(ctx, request)?;
+    let place = sides
+        .origin()
+        .map(|origin| goldens::Place::of(&origin.vanilla.manifest));
     let mut records = Vec::new();
     let mut files = Vec::new();
     for (plan, model) in plans.iter().zip(models) {
         let gate = &plan.common().definition.id;
-        let record =
+        let mut record =
             run_one(ctx, request, plan, model, &sides, &dir).context(|| format!("gate {gate}"))?;
+        if let Some(place) = place.as_ref().filter(|_| !request.bless) {
+            let golden = book.judge(&record, place);
+            goldens::apply(&mut record, golden);
+        }
         let name = format!("{}-{gate}.json", file_time(&record.started));
         crate::model::write_json(&dir.join(&name), &record)?;
         crate::model::write_json(&latest(&dir, gate), &record)?;
@@ -115,7 +145,19 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     }
     let report = dir.join("report.md");
     crate::model::write_atomic(&report, report::report(&records, command).as_bytes())?;
+    let mut blessed = Vec::new();
+    if let Some(place) = place.filter(|_| request.bless) {
+        goldens::check_verdicts(&records)?;
+        // What was edited meanwhile was perhaps run.
+        goldens::check_committed(ctx)?;
+        blessed = book.bless(&records, &place);
+        for change in &blessed {
+            ctx.sink.note(&format!("golden {change}"));
+        }
+        book.write()?;
+    }
     Ok(Report {
+        blessed,
         verdict: Verdict::all(records.iter().map(|record| record.verdict)),
         records,
         files,
@@ -196,6 +238,8 @@ enum Sides<'a> {
         patched: Box<crate::build::Build>,
         /// What the patches of the series declare.
         switches: Vec<String>,
+        pristine: Box<Pristine>,
+        series: Box<Series>,
     },
     Named(&'a Path, &'a Path),
 }
@@ -218,13 +262,33 @@ impl<'a> Sides<'a> {
             ))
             .hint("cargo xtask build lists all differences; mend the flags or CMake hooks"));
         }
-        let patches = series.patches.into_iter();
-        let switches = patches.flat_map(|patch| patch.manifest.switches);
+        let patches = series.patches.iter();
+        let switches = patches.flat_map(|patch| patch.manifest.switches.clone());
         Ok(Sides::Built {
             vanilla,
             patched,
             switches: switches.collect(),
+            pristine: Box::new(pristine),
+            series: Box::new(series),
         })
+    }
+
+    fn origin(&self) -> Option<Origin<'_>> {
+        match self {
+            Sides::Built {
+                vanilla,
+                patched,
+                pristine,
+                series,
+                ..
+            } => Some(Origin {
+                pristine,
+                series,
+                vanilla,
+                patched,
+            }),
+            Sides::Named(..) => None,
+        }
     }
 
     fn side(&self, definition: &SideDefinition, is_candidate: bool) -> Result<Side> {
@@ -262,6 +326,7 @@ fn model_path(ctx: &Ctx, request: &Request, plan: &ChashPlan) -> Result<(String,
         name.to_string_lossy().into_owned()
     };
     let (name, path) = match (&request.model, &plan.definition.model) {
+        (_, ModelSource::None) => ("none".to_owned(), PathBuf::new()),
         (Some(path), _) => (file_name(path), std::path::absolute(path)?),
         (None, ModelSource::Fixture(name)) => (name.clone(), crate::fixture::ensure(ctx, name)?),
         (None, ModelSource::Path(path)) => {
@@ -281,7 +346,7 @@ fn model_path(ctx: &Ctx, request: &Request, plan: &ChashPlan) -> Result<(String,
             }
         },
     };
-    if !path.is_file() {
+    if plan.definition.model != ModelSource::None && !path.is_file() {
         return Err(
             Error::usage(format!("there is no model {}", path.display())).hint("name a GGUF file"),
         );
@@ -290,6 +355,9 @@ fn model_path(ctx: &Ctx, request: &Request, plan: &ChashPlan) -> Result<(String,
 }
 
 fn model_stamp(name: String, model: &Path) -> Result<ModelStamp> {
+    if model.as_os_str().is_empty() {
+        return Ok(ModelStamp::none());
+    }
     Ok(ModelStamp {
         name,
         size: fs_err::metadata(model)?.len(),
@@ -354,13 +422,18 @@ fn run_one(
             },
             halt: &Halt::new(&ctx.cancel),
             task: task.as_ref(),
+            origin: sides.origin(),
         },
     )?;
     baseline.check_files()?;
     candidate.check_files()?;
-    let reason = void(sides, &baseline, &candidate);
+    // Where nothing is run, nothing can be run on the same thing twice.
+    let runs = definition.model != ModelSource::None;
+    let reason = (found.skipped.clone())
+        .or_else(|| runs.then(|| void(sides, &baseline, &candidate)).flatten());
     let verdict = match (&reason, found.verdict()) {
         (_, Verdict::Fail) => Verdict::Fail,
+        (_, Verdict::Skipped) => Verdict::Skipped,
         (Some(_), _) => Verdict::Inconclusive,
         (None, verdict) => verdict,
     };
@@ -391,6 +464,12 @@ fn run_one(
         prompts: plan.prompts.iter().map(prompt_stamp).collect(),
         perf: found.perf,
         acceptance: found.acceptance,
+        checks: found.checks,
+        logits: found.logits,
+        probes: found.probes,
+        counters: found.counters,
+        retrieval: found.retrieval,
+        golden: None,
         cells: found.cells,
         drafted_against_plain: found.drafted_against_plain,
         notes: found.notes,
@@ -404,6 +483,11 @@ fn compare(what: &Plan, work: &Work<'_>) -> Result<Found> {
         Plan::Drafts(_, settings) => drafts::gate(work, settings),
         Plan::Acceptance(_, drop) => acceptance::gate(work, *drop),
         Plan::Perf(_, perf) => perf::gate(work, perf),
+        Plan::Integrity(_) => integrity::gate(work),
+        Plan::Artifacts(_, allow) => artifacts::gate(work, allow),
+        Plan::Logits(_, plan) => logits::gate(work, plan),
+        Plan::Counters(_, plan) => counters::gate(work, plan),
+        Plan::Retrieval(_, plan) => retrieval::gate(work, plan),
     }
 }
 

@@ -16,19 +16,39 @@ pub fn run_all(
     task: &dyn Task,
     run: &(dyn Fn(&Session<'_>) -> Result<Answers> + Sync),
 ) -> Result<Vec<Answers>> {
+    let results: Vec<Mutex<Option<Answers>>> = sessions.iter().map(|_| Mutex::default()).collect();
+    let one = |at: usize| -> Result<()> {
+        if let (Some(session), Some(result)) = (sessions.get(at), results.get(at)) {
+            *lock(result) = Some(run(session)?);
+        }
+        Ok(())
+    };
+    each(sessions.len(), parallel, halt, task, &one)?;
+    let answers = results.iter().map(|result| lock(result).take());
+    answers
+        .collect::<Option<Vec<_>>>()
+        .ok_or_else(|| Error::internal("a session ended without answers and without an error"))
+}
+
+/// Does `one` for 0, 1, … below `count`, `parallel` at a time. The first error stops the others.
+pub fn each(
+    count: usize,
+    parallel: usize,
+    halt: &Halt,
+    task: &dyn Task,
+    one: &(dyn Fn(usize) -> Result<()> + Sync),
+) -> Result<()> {
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<Answers>>> = sessions.iter().map(|_| Mutex::default()).collect();
     let failed: Mutex<Option<Error>> = Mutex::default();
     let work = || {
         while !halt.is_set() {
             let at = next.fetch_add(1, Ordering::SeqCst);
-            let (Some(session), Some(result)) = (sessions.get(at), results.get(at)) else {
+            if at >= count {
                 return;
-            };
-            match run(session) {
-                Ok(answers) => {
-                    *lock(result) = Some(answers);
+            }
+            match one(at) {
+                Ok(()) => {
                     done.fetch_add(1, Ordering::SeqCst);
                 }
                 Err(error) => {
@@ -42,18 +62,14 @@ pub fn run_all(
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..parallel.max(1)).map(|_| scope.spawn(work)).collect();
         while workers.iter().any(|worker| !worker.is_finished()) {
-            task.progress(done.load(Ordering::SeqCst) as u64, sessions.len() as u64);
+            task.progress(done.load(Ordering::SeqCst) as u64, count as u64);
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
     });
     if let Some(error) = lock(&failed).take() {
         return Err(error);
     }
-    halt.check()?;
-    let answers = results.iter().map(|result| lock(result).take());
-    answers
-        .collect::<Option<Vec<_>>>()
-        .ok_or_else(|| Error::internal("a session ended without answers and without an error"))
+    halt.check()
 }
 
 /// Poisoned locks hold good data: the panic that poisoned them ends the run anyway.

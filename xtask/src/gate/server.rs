@@ -347,6 +347,12 @@ fn log_text(path: &Path) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// The end of a log, for a message.
+pub fn log_tail(path: &Path) -> String {
+    let lines = tail(path).into_iter().map(|line| format!("  | {line}"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// The last lines of a log.
 fn tail(path: &Path) -> Vec<String> {
     let read = || -> std::io::Result<Vec<u8>> {
