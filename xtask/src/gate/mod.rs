@@ -11,6 +11,7 @@
 //! | `drafts` | the comparison "same drafts, bit for bit" and its verdicts |
 //! | `acceptance` | the comparison "no fewer drafted tokens accepted" and its verdicts |
 //! | `perf` | the comparison "not slower" and its verdicts |
+//! | `store` | records as plain files, run by run |
 //! | `table`, `report` | records for people |
 //!
 //! A new kind of gate is a variant of [`definition::Plan`], a type for its definition, a module
@@ -29,6 +30,7 @@ pub mod report;
 pub mod runner;
 pub mod server;
 pub mod session;
+pub mod store;
 pub mod table;
 #[cfg(test)]
 mod testing;
@@ -39,8 +41,8 @@ use std::time::Instant;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{
-    Base, Digest, Flavour, GateRecord, ModelSource, ModelStamp, PromptStamp, SideDefinition,
-    Verdict,
+    Base, Digest, Flavour, GateRecord, HostStamp, ModelSource, ModelStamp, PromptStamp,
+    SideDefinition, Verdict,
 };
 use crate::patchset::Series;
 use definition::{ChashPlan, Plan};
@@ -75,6 +77,8 @@ pub struct Report {
     pub report: PathBuf,
     /// Over all gates.
     pub verdict: Verdict,
+    /// The run's id in the [store].
+    pub run: String,
 }
 
 /// Runs gates and writes their records and the report below `target/gate/`. `command` is what
@@ -98,16 +102,17 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         .map(|plan| model_path(ctx, request, plan.common()))
         .collect::<Result<Vec<_>>>()?;
     let sides = Sides::prepare(ctx, request)?;
+    let names = plans.iter().map(|plan| plan.common().definition.id.clone());
+    let store = store::Store::below(&dir);
+    let run = store.begin(command, request.quick, names.collect(), host())?;
     let mut records = Vec::new();
     let mut files = Vec::new();
     for (plan, model) in plans.iter().zip(models) {
         let gate = &plan.common().definition.id;
-        let record =
+        let mut record =
             run_one(ctx, request, plan, model, &sides, &dir).context(|| format!("gate {gate}"))?;
-        let name = format!("{}-{gate}.json", file_time(&record.started));
-        crate::model::write_json(&dir.join(&name), &record)?;
+        files.push(run.add(&mut record)?);
         crate::model::write_json(&latest(&dir, gate), &record)?;
-        files.push(dir.join(name));
         records.push(record);
     }
     let report = dir.join("report.md");
@@ -117,6 +122,7 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         records,
         files,
         report,
+        run: run.stamp().id.clone(),
     })
 }
 
@@ -168,7 +174,7 @@ fn latest(dir: &Path, gate: &str) -> PathBuf {
 }
 
 fn forget(dir: &Path, plans: &[Plan]) -> Result<()> {
-    let mut old = vec![dir.join("report.md")];
+    let mut old = vec![dir.join("report.md"), dir.join("report.html")];
     for plan in plans {
         old.push(latest(dir, &plan.common().definition.id));
     }
@@ -179,6 +185,15 @@ fn forget(dir: &Path, plans: &[Plan]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn host() -> HostStamp {
+    let machine = perf::machine::begin();
+    HostStamp {
+        system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        processors: machine.processors,
+        model: machine.model,
+    }
 }
 
 /// `2026-07-29T12:34:56Z` as part of a file name.
@@ -416,7 +431,8 @@ fn run_one(
             .note(&format!("server logs: {}", ctx.project.show(&logs)));
     }
     Ok(GateRecord {
-        schema: 1,
+        schema: store::SCHEMA,
+        run: None,
         gate: definition.id.clone(),
         kind: definition.kind,
         title: definition.title.clone(),

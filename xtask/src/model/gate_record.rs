@@ -1,9 +1,10 @@
-//! `target/gate/<time>-<id>.json`: what a gate found, with the provenance of both sides.
+//! `target/gate/records/<run>/<id>.json`: what a gate found, with the provenance of both sides.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    AcceptanceRecord, Artifact, Digest, Flavour, GateKind, PatchSetStamp, PerfRecord, Verdict,
+    AcceptanceRecord, Artifact, Digest, Flavour, GateKind, PatchSetStamp, PerfRecord, RunStamp,
+    Verdict,
 };
 
 /// The record of one gate.
@@ -12,6 +13,9 @@ use crate::model::{
 pub struct GateRecord {
     /// Version of this format; 1.
     pub schema: u32,
+    /// The run that it belongs to; absent in a record that was never stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunStamp>,
     /// The definition's id.
     pub gate: String,
     /// Its kind.
