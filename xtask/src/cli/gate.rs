@@ -127,7 +127,9 @@ fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
     let mut lines: Vec<String> = (report.records.iter())
         .map(|record| text(record, signs))
         .collect();
+    let page = crate::report::write_page(ctx, &report.run)?;
     lines.push(format!("report: {}", show(&report.report)));
+    lines.push(format!("page:   {}", show(&page)));
     let files: Vec<String> = report.files.iter().map(|file| show(file)).collect();
     let records = serde_json::to_value(&report.records)
         .map_err(|error| Error::internal(error.to_string()))?;
@@ -136,6 +138,8 @@ fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
         data: json!({
             "verdict": report.verdict,
             "report": show(&report.report),
+            "page": show(&page),
+            "run": report.run,
             "records": files,
             "gates": records,
         }),

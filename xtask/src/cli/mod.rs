@@ -20,6 +20,7 @@ mod problem;
 mod refresh;
 mod rename;
 mod reorder;
+mod report;
 mod retire;
 mod revert;
 mod series;
@@ -143,6 +144,7 @@ fn run(cli: Cli) -> Result<Outcome> {
         Command::Fixture(args) => fixture::run(&ctx, args),
         Command::Lint(args) => lint::run(&ctx, args),
         Command::Gate(args) => gate::run(&ctx, args),
+        Command::Report(args) => report::run(&ctx, args),
         Command::Test(args) => test::run(&ctx, args, cli.global.json),
     }
 }
