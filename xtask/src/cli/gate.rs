@@ -51,6 +51,15 @@ pub struct GateArgs {
         conflicts_with = "base"
     )]
     candidate: Option<PathBuf>,
+    /// Run nothing: say what changed from record or run A to B, and whether it became worse.
+    /// Each is a path, a run of the store (its id, the beginning of it, `latest`), or RUN/GATE
+    #[arg(
+        long,
+        num_args = 2,
+        value_names = ["A", "B"],
+        conflicts_with_all = ["base", "gates", "quick", "keep_logs", "model", "baseline", "candidate"]
+    )]
+    compare: Option<Vec<String>>,
 }
 
 impl GateArgs {
@@ -90,6 +99,9 @@ fn quote(word: &str) -> String {
 
 /// Runs the command.
 pub fn run(ctx: &Ctx, args: GateArgs) -> Result<Outcome> {
+    if let Some([a, b]) = args.compare.as_deref() {
+        return super::compare::run(ctx, a, b, signs());
+    }
     let command = args.command();
     let request = Request {
         gates: args.gates,
@@ -116,13 +128,17 @@ pub fn of_base(ctx: &Ctx, base: &str) -> Result<Outcome> {
     judge(ctx, &request, &command)
 }
 
-fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
-    let report = run_gates(ctx, request, command)?;
-    let signs = if std::io::stdout().is_terminal() {
+fn signs() -> Signs {
+    if std::io::stdout().is_terminal() {
         Signs::Unicode
     } else {
         Signs::Ascii
-    };
+    }
+}
+
+fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
+    let report = run_gates(ctx, request, command)?;
+    let signs = signs();
     let show = |path: &std::path::Path| ctx.project.show(path);
     let mut lines: Vec<String> = (report.records.iter())
         .map(|record| text(record, signs))

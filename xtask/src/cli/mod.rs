@@ -5,6 +5,7 @@ mod apply;
 mod args;
 mod bench;
 mod build;
+mod compare;
 mod doctor;
 mod edit;
 mod export;

@@ -33,7 +33,7 @@ pub mod session;
 pub mod store;
 pub mod table;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

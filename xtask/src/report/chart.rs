@@ -42,6 +42,8 @@ pub struct Dots {
     pub range: (Option<f64>, Option<f64>),
     /// Whether the figures stand beside their marks.
     pub labels: bool,
+    /// Categories before which something else begins.
+    pub breaks: Vec<usize>,
 }
 
 impl Point {
@@ -103,7 +105,7 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
 
 /// A tick's label: no more digits than its distance needs.
 fn tick(value: f64, step: f64) -> String {
-    let digits = (-step.log10() + 0.001).ceil().clamp(0.0, 4.0) as usize;
+    let digits = (-step.log10() - 0.001).ceil().clamp(0.0, 4.0) as usize;
     let digits = digits + usize::from((step * 10f64.powi(digits as i32)).fract().abs() > 1e-6);
     let text = format!("{value:.digits$}");
     if text
@@ -207,9 +209,16 @@ impl Dots {
                     }
                     @for (at, name) in self.categories.iter().enumerate() {
                         @if (self.categories.len() - 1 - at) % every == 0 {
-                            text class="tick" x=(format!("{:.1}", left + width * (at as f64 + 0.5))) y=(bottom + 16.0)
+                            @let middle = left + width * (at as f64 + 0.5);
+                            @let half = name.chars().count() as f64 * 3.1;
+                            // The last name ends where the chart does.
+                            text class="tick" x=(format!("{:.1}", middle.min(WIDTH - 4.0 - half))) y=(bottom + 16.0)
                                 text-anchor="middle" { (name) }
                         }
+                    }
+                    @for at in &self.breaks {
+                        @let x = format!("{:.1}", left + width * *at as f64);
+                        line class="break" x1=(x) x2=(x) y1=(top) y2=(bottom) {}
                     }
                     text class="axis" x=((left + right) / 2.0) y=(bottom + 32.0) text-anchor="middle" { (self.axis) }
                     @for (s, series) in self.series.iter().enumerate() {
@@ -388,6 +397,7 @@ mod tests {
             }],
             range: (None, None),
             labels: true,
+            breaks: vec![0],
         };
         assert_eq!(dots.draw("i").into_string(), "");
         for value in [0.0, 1e300, -1e300, 1e-300] {

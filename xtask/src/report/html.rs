@@ -185,7 +185,7 @@ fn speed(report: &Report) -> Markup {
                 h2 { "Speed and acceptance" }
                 @for table in &tables {
                     h3 { (table.gate) " on " (table.model) }
-                    div class="scroll" { table class="numbers" {
+                    div class="scroll" { table class="numbers speeds" {
                         thead { tr { @for title in speeds::HEAD { th scope="col" { (title) } } } }
                         tbody { @for row in &table.rows { tr {
                             @for (at, cell) in speeds::cells(row).iter().enumerate() {
@@ -248,8 +248,8 @@ fn history(report: &Report) -> Markup {
                 div class="scroll" { table class="history" {
                     thead { tr {
                         th scope="col" { "run" }
-                        th scope="col" { "judged" }
                         @for gate in &gates { th scope="col" class="turned" { span { (gate) } } }
+                        th scope="col" { "judged" }
                     } }
                     tbody { @for past in past.iter().rev() { tr class=[shown(past).then_some("shown")] {
                         th scope="row" {
@@ -257,10 +257,6 @@ fn history(report: &Report) -> Markup {
                             @if past.quick { " " span class="tag" { "quick" } }
                             @if past.skipped > 0 { " " span class="tag" { (past.skipped) " not read" } }
                         }
-                        td { @match past.subjects.as_slice() {
-                            [] => { "servers named by path" }
-                            subjects => { (subjects.join("; ")) }
-                        } }
                         @for gate in &gates {
                             td class="sign" {
                                 @if let Some((_, verdict)) = past.gates.iter().find(|(id, _)| id == gate) {
@@ -268,12 +264,17 @@ fn history(report: &Report) -> Markup {
                                 }
                             }
                         }
+                        td { @match past.subjects.as_slice() {
+                            [] => { "servers named by path" }
+                            subjects => { (subjects.join("; ")) }
+                        } }
                     } } }
                 } }
                 div class="charts" {
                     (plots::history(past, "Decoding slower by", |past| &past.decode, "hd"))
                     (plots::history(past, "Accepted in all", |past| &past.accepted, "ha"))
                 }
+                p class="hint" { "Newest run first; those of this page stand out. In the charts a dashed line is where another base or patch set begins." }
             }
         }
     }

@@ -108,10 +108,14 @@ fn details(text: &mut String, gate: &Gate) {
             let _ = writeln!(text, "- and {more} more");
         }
     }
-    let rows: Vec<Vec<String>> = (rows(record, Signs::Unicode).iter())
-        .map(|row| row.iter().map(|cell| inline(cell)).collect())
-        .collect();
-    let _ = writeln!(text, "\n{}\n</details>", table(&rows));
+    // What was skipped has a table of nothing.
+    if verdict != Verdict::Skipped {
+        let rows = rows(record, Signs::Unicode);
+        let cells = |row: &Vec<String>| row.iter().map(|cell| inline(cell)).collect();
+        let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
+        let _ = writeln!(text, "\n{}", table(&rows));
+    }
+    text.push_str("</details>\n");
 }
 
 /// `24 ✔`, or `1 ✖ 23 ✔`.

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use crate::model::{AcceptanceRecord, ChangeRecord, GateRecord, Metric, PerfRecord, PositionShare};
 use crate::report::chart::{Bar, Bars, Dots, Point, Series, mark, number};
 use crate::report::history::{Measured, Past};
-use crate::stats::{LEVEL, bootstrap, median};
+use crate::stats::{LEVEL, median};
 
 /// Names of the two sides, in the order of their colours.
 const SIDES: [&str; 2] = ["baseline", "candidate"];
@@ -26,8 +26,9 @@ fn share(share: Option<[f64; 3]>) -> Option<Point> {
 
 /// Accepted by position, one chart for each longest draft; in all where positions are not known.
 pub fn acceptance(record: &GateRecord, id: &str) -> Markup {
+    // Of drafts of one token the first position is all there is.
     let known: Vec<&AcceptanceRecord> = (record.acceptance.iter())
-        .filter(|shares| !shares.positions.is_empty())
+        .filter(|shares| shares.positions.len() > 1)
         .collect();
     let mut charts = vec![Dots {
         title: format!("Accepted in all · {}", record.gate),
@@ -50,6 +51,7 @@ pub fn acceptance(record: &GateRecord, id: &str) -> Markup {
         ]),
         range: (Some(0.0), Some(100.0)),
         labels: true,
+        breaks: Vec::new(),
     }];
     charts.extend(known.iter().map(|shares| {
         let of = |side: fn(&crate::model::PositionRecord) -> &PositionShare| {
@@ -71,9 +73,9 @@ pub fn acceptance(record: &GateRecord, id: &str) -> Markup {
             series: sides([of(|p| &p.baseline), of(|p| &p.candidate)]),
             range: (Some(0.0), Some(100.0)),
             labels: true,
+            breaks: Vec::new(),
         }
     }));
-    charts.reverse();
     html! {
         @for (at, chart) in charts.iter().enumerate() { (chart.draw(&format!("{id}-{at}"))) }
     }
@@ -98,8 +100,8 @@ pub fn speed(record: &GateRecord, perf: &PerfRecord, id: &str) -> Markup {
             median(side.values.get(&Metric::Decode)?)
         });
         let medians: Vec<f64> = medians.collect();
-        match bootstrap::interval(&medians, LEVEL, 1) {
-            Some(found) => Point::new(value?, found.low.min(value?), found.high.max(value?)),
+        match of_median(&medians) {
+            Some((low, high)) => Point::new(value?, low.min(value?), high.max(value?)),
             None => Point::bare(value?),
         }
     };
@@ -123,11 +125,32 @@ pub fn speed(record: &GateRecord, perf: &PerfRecord, id: &str) -> Markup {
         ]),
         range: (None, None),
         labels: true,
+        breaks: Vec::new(),
     };
     html! {
         (chart.draw(&format!("{id}-t")))
         (changes(record, perf, &format!("{id}-c")))
     }
+}
+
+/// The interval of a median, from the ranks that the binomial distribution gives: it assumes
+/// nothing of the values but that they are independent. `None` where there are too few.
+fn of_median(values: &[f64]) -> Option<(f64, f64)> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len() as i32;
+    // Chance that at most `rank` values lie below the median, and twice that is left out.
+    let (mut rank, mut chance, mut sum) = (0, 0.5f64.powi(count), 0.0);
+    loop {
+        sum += chance;
+        if 2.0 * sum > 1.0 - LEVEL {
+            break;
+        }
+        chance *= f64::from(count - rank) / f64::from(rank + 1);
+        rank += 1;
+    }
+    let at = usize::try_from(rank).ok()?.checked_sub(1)?;
+    Some((*sorted.get(at)?, *sorted.get(sorted.len() - 1 - at)?))
 }
 
 /// Changes with their intervals, one below the other, beside what is allowed.
@@ -286,9 +309,28 @@ pub fn history(past: &[Past], title: &str, of: fn(&Past) -> &Vec<Measured>, id: 
             series: series.collect(),
             range: (None, None),
             labels: false,
+            breaks: (1..runs.len())
+                .filter(|at| runs[*at].subjects != runs[at - 1].subjects)
+                .collect(),
         })
     });
     html! {
         @for (at, chart) in charts.enumerate() { (chart.draw(&format!("{id}-{at}"))) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_median;
+
+    /// Ranks as printed in tables of the sign test: 6, 9 and 20 values.
+    #[test]
+    fn ranks_of_the_median_are_those_of_the_tables() {
+        let values = |count: i32| (1..=count).map(f64::from).collect::<Vec<_>>();
+        assert_eq!(of_median(&values(5)), None);
+        assert_eq!(of_median(&[]), None);
+        assert_eq!(of_median(&values(6)), Some((1.0, 6.0)));
+        assert_eq!(of_median(&values(9)), Some((2.0, 8.0)));
+        assert_eq!(of_median(&values(20)), Some((6.0, 15.0)));
     }
 }

@@ -26,7 +26,6 @@ pub fn details(gate: &Gate, at: usize) -> Markup {
                 State::Missing { why } => { p class="caution" { (why) } }
                 State::Recorded { record, cases, file } => {
                     p { (record.title) @if record.quick { " Only the quick subset of the definition ran." } }
-                    @if let Some(reason) = &record.reason { p class="caution" { (reason) } }
                     (faults(cases))
                     (table(record))
                     (notes(record))
@@ -85,7 +84,8 @@ fn table(record: &GateRecord) -> Markup {
         return html! {};
     };
     html! {
-        @if !body.is_empty() {
+        // What was skipped has a table of nothing.
+        @if !body.is_empty() && record.verdict != Verdict::Skipped {
             div class="scroll" { table class="numbers" {
                 thead { tr { @for cell in head { th scope="col" { (cell) } } } }
                 tbody { @for row in body { tr {
