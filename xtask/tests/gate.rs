@@ -189,6 +189,54 @@ fn equal_servers_pass_and_leave_a_report() {
 }
 
 #[test]
+fn a_run_leaves_a_page_and_can_be_reported_and_compared() {
+    let setup = setup("good", "good");
+    let xtask = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        let root = setup.dir.path();
+        let command = command.args(args).arg("--root").arg(root);
+        let output = command.env("LLAMA_PATCHSET_CACHE", root).output().unwrap();
+        (output.status.code().unwrap(), both(&output))
+    };
+    let (code, text) = xtask(&["report"]);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("no record of a gate yet"), "{text}");
+    assert_eq!(setup.run(&["--quick"]).0, 0);
+    let page = setup.dir.path().join("target/gate/report.html");
+    assert!(
+        std::fs::read_to_string(&page)
+            .unwrap()
+            .contains("<h1>pass</h1>")
+    );
+    let (_, first) = xtask(&["report", "--json"]);
+    let first: serde_json::Value = serde_json::from_str(&first).unwrap();
+    let first = first["data"]["runs"][0].as_str().unwrap().to_owned();
+    fake_server::install(
+        &setup.dir.path().join("b"),
+        "flip",
+        &setup.dir.path().join("pids"),
+        "",
+    );
+    assert_eq!(setup.run(&["--quick"]).0, 1);
+    assert!(
+        std::fs::read_to_string(&page)
+            .unwrap()
+            .contains("<h1>fail</h1>")
+    );
+    let (code, text) = xtask(&["report", "--format", "junit"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains(r#"failures="1""#), "{text}");
+    let (code, text) = xtask(&["report", "--format", "markdown", "--run", &first]);
+    assert!(code == 0 && text.starts_with("### ✔ Gates: pass"), "{text}");
+    let (code, text) = xtask(&["gate", "--compare", &first, "latest"]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("pass -> fail"), "{text}");
+    assert_eq!(xtask(&["gate", "--compare", "latest", &first]).0, 0);
+    let (code, text) = xtask(&["gate", "--compare", "latest", "nowhere"]);
+    assert_eq!(code, 2, "{text}");
+}
+
+#[test]
 fn quick_says_that_it_is_quick_and_json_is_one_document() {
     let setup = setup("good", "good");
     let output = setup.command(&["--quick", "--json"]).output().unwrap();

@@ -54,6 +54,15 @@ pub struct GateArgs {
         conflicts_with = "base"
     )]
     candidate: Option<PathBuf>,
+    /// Run nothing: say what changed from record or run A to B, and whether it became worse.
+    /// Each is a path, a run of the store (its id, the beginning of it, `latest`), or RUN/GATE
+    #[arg(
+        long,
+        num_args = 2,
+        value_names = ["A", "B"],
+        conflicts_with_all = ["base", "gates", "quick", "keep_logs", "model", "baseline", "candidate"]
+    )]
+    compare: Option<Vec<String>>,
 }
 
 impl GateArgs {
@@ -96,6 +105,9 @@ fn quote(word: &str) -> String {
 
 /// Runs the command.
 pub fn run(ctx: &Ctx, args: GateArgs) -> Result<Outcome> {
+    if let Some([a, b]) = args.compare.as_deref() {
+        return super::compare::run(ctx, a, b, signs());
+    }
     let command = args.command();
     let request = Request {
         gates: args.gates,
@@ -124,18 +136,24 @@ pub fn of_base(ctx: &Ctx, base: &str) -> Result<Outcome> {
     judge(ctx, &request, &command)
 }
 
-fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
-    let report = run_gates(ctx, request, command)?;
-    let signs = if std::io::stdout().is_terminal() {
+fn signs() -> Signs {
+    if std::io::stdout().is_terminal() {
         Signs::Unicode
     } else {
         Signs::Ascii
-    };
+    }
+}
+
+fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
+    let report = run_gates(ctx, request, command)?;
+    let signs = signs();
     let show = |path: &std::path::Path| ctx.project.show(path);
     let mut lines: Vec<String> = (report.records.iter())
         .map(|record| text(record, signs))
         .collect();
+    let page = crate::report::write_page(ctx, &report.run)?;
     lines.push(format!("report: {}", show(&report.report)));
+    lines.push(format!("page:   {}", show(&page)));
     let files: Vec<String> = report.files.iter().map(|file| show(file)).collect();
     let records = serde_json::to_value(&report.records)
         .map_err(|error| Error::internal(error.to_string()))?;
@@ -144,6 +162,8 @@ fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
         data: json!({
             "verdict": report.verdict,
             "report": show(&report.report),
+            "page": show(&page),
+            "run": report.run,
             "records": files,
             "gates": records,
             "blessed": report.blessed,

@@ -17,6 +17,7 @@
 //! | `integrity`, `artifacts` | what needs no model: the tree, and the built files |
 //! | `checks` | questions with yes or no, which several kinds ask |
 //! | `goldens` | what was recorded once, and `--bless` |
+//! | `store` | records as plain files, run by run |
 //! | `table`, `report` | records for people |
 //! | `work` | what a kind of gate is given and gives back |
 //!
@@ -43,9 +44,10 @@ pub mod retrieval;
 pub mod runner;
 pub mod server;
 pub mod session;
+pub mod store;
 pub mod table;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod work;
 
 use std::path::{Path, PathBuf};
@@ -54,8 +56,8 @@ use std::time::Instant;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{
-    Base, Digest, Flavour, GateRecord, ModelSource, ModelStamp, PromptStamp, SideDefinition,
-    Verdict,
+    Base, Digest, Flavour, GateRecord, HostStamp, ModelSource, ModelStamp, PromptStamp,
+    SideDefinition, Verdict,
 };
 use crate::patchset::Series;
 use crate::vendor::Pristine;
@@ -96,6 +98,8 @@ pub struct Report {
     pub verdict: Verdict,
     /// What `--bless` changed in `gates/goldens.toml`.
     pub blessed: Vec<goldens::Change>,
+    /// The run's id in the [store].
+    pub run: String,
 }
 
 /// Runs gates and writes their records and the report below `target/gate/`. `command` is what
@@ -127,6 +131,9 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     let place = sides
         .origin()
         .map(|origin| goldens::Place::of(&origin.vanilla.manifest));
+    let names = plans.iter().map(|plan| plan.common().definition.id.clone());
+    let store = store::Store::below(&dir);
+    let run = store.begin(command, request.quick, names.collect(), host())?;
     let mut records = Vec::new();
     let mut files = Vec::new();
     for (plan, model) in plans.iter().zip(models) {
@@ -137,10 +144,8 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
             let golden = book.judge(&record, place);
             goldens::apply(&mut record, golden);
         }
-        let name = format!("{}-{gate}.json", file_time(&record.started));
-        crate::model::write_json(&dir.join(&name), &record)?;
+        files.push(run.add(&mut record)?);
         crate::model::write_json(&latest(&dir, gate), &record)?;
-        files.push(dir.join(name));
         records.push(record);
     }
     let report = dir.join("report.md");
@@ -162,6 +167,7 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         records,
         files,
         report,
+        run: run.stamp().id.clone(),
     })
 }
 
@@ -213,7 +219,7 @@ fn latest(dir: &Path, gate: &str) -> PathBuf {
 }
 
 fn forget(dir: &Path, plans: &[Plan]) -> Result<()> {
-    let mut old = vec![dir.join("report.md")];
+    let mut old = vec![dir.join("report.md"), dir.join("report.html")];
     for plan in plans {
         old.push(latest(dir, &plan.common().definition.id));
     }
@@ -224,6 +230,15 @@ fn forget(dir: &Path, plans: &[Plan]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn host() -> HostStamp {
+    let machine = perf::machine::begin();
+    HostStamp {
+        system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        processors: machine.processors,
+        model: machine.model,
+    }
 }
 
 /// `2026-07-29T12:34:56Z` as part of a file name.
@@ -445,7 +460,8 @@ fn run_one(
             .note(&format!("server logs: {}", ctx.project.show(&logs)));
     }
     Ok(GateRecord {
-        schema: 1,
+        schema: store::SCHEMA,
+        run: None,
         gate: definition.id.clone(),
         kind: definition.kind,
         title: definition.title.clone(),

@@ -34,6 +34,7 @@ impl Runner for Fake<'_> {
         Ok(Answers {
             waves: waves.collect(),
             busy_slots: Some(session.slots as f64),
+            drafts: None,
             trace: None,
         })
     }
@@ -105,6 +106,7 @@ pub fn record(change: &(dyn Fn(&Session<'_>, usize, &mut [Answer]) + Sync)) -> G
     };
     GateRecord {
         schema: 1,
+        run: None,
         gate: "chash".to_owned(),
         kind: GateKind::Chash,
         title: "Same tokens".to_owned(),

@@ -1,10 +1,11 @@
-//! `target/gate/<time>-<id>.json`: what a gate found, with the provenance of both sides.
+//! `target/gate/records/<run>/<id>.json`: what a gate found, with the provenance of both sides.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
     AcceptanceRecord, Artifact, CheckRecord, CounterRecord, Digest, Flavour, GateKind,
-    GoldenRecord, LogitsRecord, PatchSetStamp, PerfRecord, ProbeStamp, RetrievalRecord, Verdict,
+    GoldenRecord, LogitsRecord, PatchSetStamp, PerfRecord, ProbeStamp, RetrievalRecord, RunStamp,
+    Verdict,
 };
 
 /// The record of one gate.
@@ -13,6 +14,9 @@ use crate::model::{
 pub struct GateRecord {
     /// Version of this format; 1.
     pub schema: u32,
+    /// The run that it belongs to; absent in a record that was never stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunStamp>,
     /// The definition's id.
     pub gate: String,
     /// Its kind.

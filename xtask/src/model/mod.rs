@@ -20,6 +20,7 @@ mod io;
 mod patch;
 mod perf_record;
 mod retired;
+mod run_record;
 mod series;
 mod state;
 mod toolchain;
@@ -33,7 +34,9 @@ pub use gate::{
     ChashGate, GateHeader, GateKind, GateLimits, GeneratedPrompt, ModelSource, PromptDefinition,
     QuickSubset, SideDefinition,
 };
-pub use gate_acceptance::{AcceptanceGate, AcceptanceQuick, AcceptanceRecord, ShareRecord};
+pub use gate_acceptance::{
+    AcceptanceGate, AcceptanceQuick, AcceptanceRecord, PositionRecord, PositionShare, ShareRecord,
+};
 pub use gate_checks::{ArtifactsAllow, ArtifactsGate, CheckRecord, IntegrityGate};
 pub use gate_counters::{Bound, CountersGate, CountersQuick};
 pub use gate_drafts::{DraftsGate, DraftsQuick, DraftsSetting};
@@ -55,6 +58,7 @@ pub use perf_record::{
     ChangeRecord, CounterRecord, MachineStamp, MetricRecord, PerfRecord, RoundRecord, SideSamples,
 };
 pub use retired::{Retired, RetiredPatch};
+pub use run_record::{HostStamp, RunRecord, RunStamp};
 pub use series::SeriesFile;
 pub use state::{TrackedFile, TreeState};
 pub use toolchain::{Compilers, Launcher, Tool, Toolchains, Version, Wheel};
