@@ -98,6 +98,7 @@ pub fn run(ctx: &Ctx, args: GateArgs) -> Result<Outcome> {
         keep_logs: args.keep_logs,
         model: args.model,
         servers: args.baseline.zip(args.candidate),
+        prefix: None,
     };
     judge(ctx, &request, &command)
 }
@@ -105,12 +106,8 @@ pub fn run(ctx: &Ctx, args: GateArgs) -> Result<Outcome> {
 /// Every gate on the series of `base`, as `cargo xtask gate --base` runs them.
 pub fn of_base(ctx: &Ctx, base: &str) -> Result<Outcome> {
     let request = Request {
-        gates: Vec::new(),
         base: Some(base.to_owned()),
-        quick: false,
-        keep_logs: false,
-        model: None,
-        servers: None,
+        ..Request::default()
     };
     let command = format!("cargo xtask gate --base {}", quote(base));
     judge(ctx, &request, &command)
@@ -127,6 +124,26 @@ fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
     let mut lines: Vec<String> = (report.records.iter())
         .map(|record| text(record, signs))
         .collect();
+    for skipped in &report.skipped {
+        lines.push(format!(
+            "{} gate {}: SKIPPED, which is no pass: {} ({})",
+            signs.verdict(Verdict::Skipped),
+            skipped.gate,
+            skipped.reason,
+            skipped.hint
+        ));
+    }
+    if !report.skipped.is_empty() {
+        lines.push(format!(
+            "{} of {} gates skipped{}",
+            report.skipped.len(),
+            report.skipped.len() + report.records.len(),
+            match report.records.len() {
+                0 => ": nothing was compared",
+                _ => "",
+            }
+        ));
+    }
     lines.push(format!("report: {}", show(&report.report)));
     let files: Vec<String> = report.files.iter().map(|file| show(file)).collect();
     let records = serde_json::to_value(&report.records)
@@ -138,6 +155,7 @@ fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
             "report": show(&report.report),
             "records": files,
             "gates": records,
+            "skipped": report.skipped,
         }),
         status: match report.verdict {
             Verdict::Pass => Status::Good,

@@ -140,6 +140,7 @@ impl Comparison<'_> {
             .collect()
         };
         CellRecord {
+            setting: None,
             prompt: place.setting.name.clone(),
             n_max: place.n_max,
             slots: place.slots,

@@ -4,6 +4,12 @@
 //! | --- | --- |
 //! | `definition`, `prompts` | `gates/*.toml` into plans, fully checked |
 //! | `identity` | is each side the build that it is taken for? |
+//! | `sides` | the servers of a run: builds, programs, running servers |
+//! | `missing` | what is not there, so that a gate is skipped |
+//! | `remote` | what a server that runs already tells of itself |
+//! | `texts` | prompts that are text into ids |
+//! | `orphans` | what servers leave behind |
+//! | `bisect` | which patch breaks a gate |
 //! | `session` | what gates ask of servers: the [`Runner`](session::Runner) seam |
 //! | `server`, `client`, `runner` | that seam with real servers |
 //! | `pool` | several sessions at a time |
@@ -17,35 +23,40 @@
 //! beside `chash`, and a match arm here.
 
 pub mod acceptance;
+pub mod bisect;
 pub mod chash;
 pub mod client;
 pub mod definition;
 pub mod drafts;
 pub mod identity;
+pub mod missing;
+pub mod orphans;
 pub mod perf;
 pub mod pool;
 pub mod prompts;
+pub mod remote;
 pub mod report;
 pub mod runner;
 pub mod server;
 pub mod session;
+mod sides;
 pub mod table;
 #[cfg(test)]
 mod testing;
+pub mod texts;
+mod unjudged;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::ctx::Ctx;
-use crate::error::{Error, Result, ResultExt};
-use crate::model::{
-    Base, Digest, Flavour, GateRecord, ModelSource, ModelStamp, PromptStamp, SideDefinition,
-    Verdict,
-};
+use crate::error::{Error, Kind, Result, ResultExt};
+use crate::model::{Digest, GateRecord, ModelStamp, PromptStamp, Verdict};
 use crate::patchset::Series;
-use definition::{ChashPlan, Plan};
-use identity::Side;
+use definition::Plan;
+use missing::Skipped;
 use session::Halt;
+use sides::{Sides, void};
 
 /// What to gate.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +73,8 @@ pub struct Request {
     pub model: Option<PathBuf>,
     /// Two llama-server programs instead of this project's builds: baseline and candidate.
     pub servers: Option<(PathBuf, PathBuf)>,
+    /// Only so many patches of the series, without the switches of the others.
+    pub prefix: Option<usize>,
 }
 
 /// What a run left.
@@ -73,7 +86,10 @@ pub struct Report {
     pub files: Vec<PathBuf>,
     /// The Markdown report.
     pub report: PathBuf,
-    /// Over all gates.
+    /// Gates that did not run since something is not there.
+    pub skipped: Vec<Skipped>,
+    /// Over all gates. Those that were skipped count where they were named; where nothing ran,
+    /// nothing can be said.
     pub verdict: Verdict,
 }
 
@@ -87,23 +103,32 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         }
         leave_out(ctx, &mut plans)?;
     }
-    let dir = ctx.project.target().join("gate");
+    let dir = ctx.project.gate_dir();
     fs_err::create_dir_all(&dir)?;
     let _lock = crate::lock::file(ctx, &dir.join(".lock"))?;
     // A run that breaks off must not leave an older run's verdict to be read as its own.
     forget(&dir, &plans)?;
-    // Models first: a wrong path must not cost a build.
-    let models = plans
-        .iter()
-        .map(|plan| model_path(ctx, request, plan.common()))
-        .collect::<Result<Vec<_>>>()?;
-    let sides = Sides::prepare(ctx, request)?;
+    let left = orphans::sweep();
+    if left > 0 {
+        ctx.sink.warn(&format!(
+            "ended {left} process(es) of servers that a killed run had left behind"
+        ));
+    }
+    // First what is there: a missing model must not cost a build.
+    let (ready, skipped) = missing::part(ctx, request, plans)?;
+    let sides = Sides::prepare(ctx, request, &ready)?;
     let mut records = Vec::new();
     let mut files = Vec::new();
-    for (plan, model) in plans.iter().zip(models) {
+    for (plan, model) in ready {
         let gate = &plan.common().definition.id;
-        let record =
-            run_one(ctx, request, plan, model, &sides, &dir).context(|| format!("gate {gate}"))?;
+        let record = match run_one(ctx, request, &plan, model.clone(), &sides, &dir) {
+            // The gates after it can still say something.
+            Err(error) if error.kind() == Kind::Inconclusive => {
+                unjudged::record(&plan, model, &sides, &error)
+            }
+            record => record,
+        };
+        let record = record.context(|| format!("gate {gate}"))?;
         let name = format!("{}-{gate}.json", file_time(&record.started));
         crate::model::write_json(&dir.join(&name), &record)?;
         crate::model::write_json(&latest(&dir, gate), &record)?;
@@ -111,12 +136,19 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         records.push(record);
     }
     let report = dir.join("report.md");
-    crate::model::write_atomic(&report, report::report(&records, command).as_bytes())?;
+    let text = report::report(&records, command) + &missing::section(&skipped);
+    crate::model::write_atomic(&report, text.as_bytes())?;
+    // Whoever names a gate wants its verdict; there is none.
+    let named = (skipped.iter())
+        .filter(|skipped| request.gates.contains(&skipped.gate))
+        .map(|_| Verdict::Inconclusive);
+    let verdicts = records.iter().map(|record| record.verdict);
     Ok(Report {
-        verdict: Verdict::all(records.iter().map(|record| record.verdict)),
+        verdict: Verdict::all(verdicts.chain(named)),
         records,
         files,
         report,
+        skipped,
     })
 }
 
@@ -186,106 +218,6 @@ fn file_time(time: &str) -> String {
     time.chars().filter(|c| !matches!(c, ':' | '-')).collect()
 }
 
-/// The servers to compare: this project's builds, or two that the user named.
-enum Sides<'a> {
-    Built {
-        vanilla: Box<crate::build::Build>,
-        patched: Box<crate::build::Build>,
-        /// What the patches of the series declare.
-        switches: Vec<String>,
-    },
-    Named(&'a Path, &'a Path),
-}
-
-impl<'a> Sides<'a> {
-    fn prepare(ctx: &Ctx, request: &'a Request) -> Result<Self> {
-        if let Some((baseline, candidate)) = &request.servers {
-            return Ok(Sides::Named(baseline, candidate));
-        }
-        let base: Base = ctx.project.base(request.base.as_deref())?;
-        let pristine = crate::vendor::ensure(ctx, &base)?;
-        let series = Series::load(&ctx.project, &base)?;
-        crate::patchset::apply(ctx, &pristine, &series, series.patches.len(), false)?;
-        let build = |flavour| crate::build::ensure(ctx, &base, flavour, "cpu").map(Box::new);
-        let (vanilla, patched) = (build(Flavour::Vanilla)?, build(Flavour::Patched)?);
-        let flags = crate::build::compare_flags(&vanilla.manifest, &patched.manifest);
-        if let Some(first) = flags.first() {
-            return Err(Error::finding(format!(
-                "vanilla and patched were not built alike: {first}"
-            ))
-            .hint("cargo xtask build lists all differences; mend the flags or CMake hooks"));
-        }
-        let patches = series.patches.into_iter();
-        let switches = patches.flat_map(|patch| patch.manifest.switches);
-        Ok(Sides::Built {
-            vanilla,
-            patched,
-            switches: switches.collect(),
-        })
-    }
-
-    fn side(&self, definition: &SideDefinition, is_candidate: bool) -> Result<Side> {
-        let env = definition.env.clone();
-        match self {
-            Sides::Built {
-                vanilla, patched, ..
-            } => {
-                let build = match definition.build {
-                    Flavour::Vanilla => vanilla,
-                    Flavour::Patched => patched,
-                };
-                Side::of_build(build, definition.build, env)
-            }
-            Sides::Named(baseline, candidate) => {
-                Side::of_path(if is_candidate { candidate } else { baseline }, env)
-            }
-        }
-    }
-}
-
-/// Why the two sides are no comparison, whatever their tokens are.
-fn void(sides: &Sides<'_>, baseline: &Side, candidate: &Side) -> Option<String> {
-    let unknown = match sides {
-        Sides::Built { switches, .. } => identity::undeclared([baseline, candidate], switches),
-        // What a server of the user's listens to is not known.
-        Sides::Named(..) => None,
-    };
-    unknown.or_else(|| identity::indistinct(baseline, candidate))
-}
-
-fn model_path(ctx: &Ctx, request: &Request, plan: &ChashPlan) -> Result<(String, PathBuf)> {
-    let file_name = |path: &Path| {
-        let name = path.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
-    };
-    let (name, path) = match (&request.model, &plan.definition.model) {
-        (Some(path), _) => (file_name(path), std::path::absolute(path)?),
-        (None, ModelSource::Fixture(name)) => (name.clone(), crate::fixture::ensure(ctx, name)?),
-        (None, ModelSource::Path(path)) => {
-            let path = ctx.project.root().join(path);
-            (file_name(&path), path)
-        }
-        (None, ModelSource::Env(variable)) => match std::env::var_os(variable) {
-            Some(path) if !path.is_empty() => {
-                let path = std::path::absolute(path)?;
-                (file_name(&path), path)
-            }
-            _ => {
-                return Err(Error::usage(format!(
-                    "the gate's model is named by {variable}, which is not set"
-                ))
-                .hint(format!("set {variable} to a GGUF file, or use --model")));
-            }
-        },
-    };
-    if !path.is_file() {
-        return Err(
-            Error::usage(format!("there is no model {}", path.display())).hint("name a GGUF file"),
-        );
-    }
-    Ok((name, path))
-}
-
 fn model_stamp(name: String, model: &Path) -> Result<ModelStamp> {
     Ok(ModelStamp {
         name,
@@ -318,11 +250,12 @@ fn run_one(
     let started = jiff::Timestamp::now()
         .strftime("%Y-%m-%dT%H:%M:%SZ")
         .to_string();
-    let plan = what.common();
-    let definition = &plan.definition;
+    let mut plan = what.common().clone();
+    let definition = what.common().definition.clone();
+    let definition = &definition;
     let model_stamp = model_stamp(name, &model)?;
-    let baseline = sides.side(&definition.baseline, false)?;
-    let candidate = sides.side(&definition.candidate, true)?;
+    let baseline = sides.side(definition, &definition.baseline, false, &model)?;
+    let candidate = sides.side(definition, &definition.candidate, true, &model)?;
     say_what_is_removed(ctx);
     let logs = dir
         .join("logs")
@@ -336,12 +269,16 @@ fn run_one(
         logs: logs.clone(),
     };
     // Several copies of a model of unknown size may not fit into memory.
+    // A server that runs already gets one gate's prompts at a time.
+    let running = baseline.running.is_some() || candidate.running.is_some();
     let parallel = match request.model {
         Some(_) => 1,
+        None if running => 1,
         None => definition.parallel.min(ctx.jobs),
     };
     let task = ctx.sink.task(&format!("gate {}", definition.id), None);
-    let halt = Halt::new(&ctx.cancel);
+    let halt = Halt::new(&ctx.cancel).within(definition.budget);
+    let texts = texts::resolve(&mut plan, &runner, &halt)?;
     let mut measured = None;
     let mut shares = Vec::new();
     let findings = match what {
@@ -350,6 +287,7 @@ fn run_one(
                 prompts: &plan.prompts,
                 n_max: &plan.n_max,
                 slots: &plan.slots,
+                settings: &plan.settings,
                 n_predict: definition.n_predict,
                 drafted_equals_plain: definition.drafted_equals_plain,
                 parallel,
@@ -439,6 +377,7 @@ fn run_one(
                 name: prompt.name.clone(),
                 length: prompt.ids.len(),
                 sha256: chash::digest(&prompt.ids),
+                text: texts.get(&prompt.name).copied(),
             })
             .collect(),
         perf: measured,

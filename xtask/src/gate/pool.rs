@@ -4,11 +4,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::ctx::Task;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::gate::session::{Answers, Halt, Session};
 
 /// Runs all sessions, `parallel` at a time, and gives their answers in their order. The first
-/// error stops the others.
+/// error stops the others, and so does the end of the time budget.
 pub fn run_all(
     sessions: &[Session<'_>],
     parallel: usize,
@@ -16,6 +16,24 @@ pub fn run_all(
     task: &dyn Task,
     run: &(dyn Fn(&Session<'_>) -> Result<Answers> + Sync),
 ) -> Result<Vec<Answers>> {
+    let answers = run_some(sessions, parallel, halt, task, run)?;
+    let done = answers.iter().flatten().count();
+    if done < sessions.len() {
+        let of = format!("after {done} of {} runs", sessions.len());
+        halt.check().map_err(|error| error.context(of))?;
+    }
+    let answers: Option<Vec<_>> = answers.into_iter().collect();
+    answers.ok_or_else(|| Error::internal("a session ended without answers and without an error"))
+}
+
+/// As [`run_all`], but what the time budget leaves no time for is `None`.
+pub fn run_some(
+    sessions: &[Session<'_>],
+    parallel: usize,
+    halt: &Halt,
+    task: &dyn Task,
+    run: &(dyn Fn(&Session<'_>) -> Result<Answers> + Sync),
+) -> Result<Vec<Option<Answers>>> {
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
     let results: Vec<Mutex<Option<Answers>>> = sessions.iter().map(|_| Mutex::default()).collect();
@@ -46,14 +64,16 @@ pub fn run_all(
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
     });
-    if let Some(error) = lock(&failed).take() {
+    if let Some(error) = lock(&failed).take()
+        // A session that the end of the budget stopped has no fault of its own.
+        && !(matches!(error.kind(), Kind::Interrupted | Kind::Inconclusive) && halt.is_late())
+    {
         return Err(error);
     }
-    halt.check()?;
-    let answers = results.iter().map(|result| lock(result).take());
-    answers
-        .collect::<Option<Vec<_>>>()
-        .ok_or_else(|| Error::internal("a session ended without answers and without an error"))
+    if !halt.is_late() {
+        halt.check()?;
+    }
+    Ok(results.iter().map(|result| lock(result).take()).collect())
 }
 
 /// Poisoned locks hold good data: the panic that poisoned them ends the run anyway.

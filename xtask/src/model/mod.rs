@@ -10,6 +10,7 @@ mod gate_acceptance;
 mod gate_drafts;
 mod gate_perf;
 mod gate_record;
+mod gate_side;
 mod hooks;
 mod io;
 mod patch;
@@ -25,8 +26,8 @@ pub use build::{Artifact, BuildManifest, Compiler, Flavour, PatchSetStamp};
 pub use digest::Digest;
 pub use fixture::{Fixture, Fixtures};
 pub use gate::{
-    ChashGate, GateHeader, GateKind, GateLimits, GeneratedPrompt, ModelSource, PromptDefinition,
-    QuickSubset, SideDefinition,
+    ChashGate, GateHeader, GateKind, GateLimits, GeneratedPrompt, MessageDefinition, ModelSource,
+    PromptDefinition, QuickSubset, Role,
 };
 pub use gate_acceptance::{AcceptanceGate, AcceptanceQuick, AcceptanceRecord, ShareRecord};
 pub use gate_drafts::{DraftsGate, DraftsQuick, DraftsSetting};
@@ -35,6 +36,7 @@ pub use gate_record::{
     AnswerRecord, CellRecord, GateRecord, ModelStamp, PlainRecord, PromptStamp, SideStamp,
     TokenDifference,
 };
+pub use gate_side::{GateBackend, GateSetting, SideDefinition};
 pub use hooks::{HookEntry, HooksFile, ImageEntry};
 pub use io::{parse_toml, read_json, read_toml, write_atomic, write_json};
 pub use patch::{Allow, PatchManifest, Probes, SWITCH_PREFIX};
