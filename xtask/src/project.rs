@@ -73,6 +73,11 @@ impl Project {
         }
     }
 
+    /// Whether [`Project::aside`] made it.
+    pub fn is_aside(&self) -> bool {
+        self.aside.is_some()
+    }
+
     /// The checkout.
     pub fn root(&self) -> &Path {
         &self.root

@@ -10,9 +10,10 @@ use crate::cli::args::BaseArg;
 use crate::cli::outcome::Status;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
-use crate::gate::table::{Signs, text};
+use crate::gate::bisect::{self, Bisect, BisectOutcome, Bisected};
+use crate::gate::table::{Signs, aligned, text};
 use crate::gate::{Request, run as run_gates};
-use crate::model::Verdict;
+use crate::model::{Metric, Verdict};
 
 /// Flags of `gate`.
 #[derive(Debug, clap::Args)]
@@ -51,9 +52,29 @@ pub struct GateArgs {
         conflicts_with = "base"
     )]
     candidate: Option<PathBuf>,
+    /// Find the first patch of the series that breaks this gate
+    #[arg(long, value_name = "ID", conflicts_with_all = ["gates", "candidate", "upto"])]
+    bisect: Option<String>,
+    /// With --bisect: judge by this metric alone, such as decode or rss
+    #[arg(long, value_name = "NAME", requires = "bisect", value_parser = metric)]
+    metric: Option<Metric>,
+    /// With --bisect: find the file whose hooks break it, too
+    #[arg(long, requires = "bisect")]
+    hooks: bool,
+    /// Only the patches of the series up to and with this one, or `base` for none
+    #[arg(long, value_name = "PATCH", conflicts_with = "candidate")]
+    upto: Option<String>,
 }
 
 impl GateArgs {
+    /// Parts of the series are applied and built where they do not touch the user's tree.
+    pub fn stand_aside(&self, ctx: &mut Ctx) {
+        if self.bisect.is_some() || self.upto.is_some() {
+            let aside = ctx.project.target().join("bisect");
+            ctx.project = ctx.project.aside(&aside);
+        }
+    }
+
     /// The command that does the same again.
     fn command(&self) -> String {
         let mut words = vec!["cargo xtask gate".to_owned()];
@@ -70,6 +91,9 @@ impl GateArgs {
         }
         for gate in &self.gates {
             words.push(format!("--gate {}", quote(gate)));
+        }
+        if let Some(upto) = &self.upto {
+            words.push(format!("--upto {}", quote(upto)));
         }
         if self.quick {
             words.push("--quick".to_owned());
@@ -91,16 +115,80 @@ fn quote(word: &str) -> String {
 /// Runs the command.
 pub fn run(ctx: &Ctx, args: GateArgs) -> Result<Outcome> {
     let command = args.command();
+    let patches = match &args.upto {
+        Some(upto) => Some(bisect::upto(ctx, args.base.base.as_deref(), upto)?),
+        None => None,
+    };
     let request = Request {
-        gates: args.gates,
+        gates: args.bisect.iter().cloned().chain(args.gates).collect(),
         base: args.base.base,
         quick: args.quick,
         keep_logs: args.keep_logs,
         model: args.model,
         servers: args.baseline.zip(args.candidate),
-        prefix: None,
+        patches,
     };
+    if args.bisect.is_some() {
+        let bisect = Bisect {
+            request,
+            metric: args.metric,
+            hooks: args.hooks,
+        };
+        return found(&bisect::run(ctx, &bisect)?);
+    }
     judge(ctx, &request, &command)
+}
+
+fn metric(text: &str) -> std::result::Result<Metric, String> {
+    let name = serde_json::Value::String(text.to_owned());
+    serde_json::from_value(name).map_err(|error| error.to_string())
+}
+
+fn found(bisected: &Bisected) -> Result<Outcome> {
+    let mut text = format!(
+        "bisecting gate {} over {} patches on {}\n\n",
+        bisected.gate,
+        bisected.patches.len(),
+        bisected.base
+    );
+    let mut rows = vec![
+        ["patches", "up to", "verdict", "seconds", ""]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for tested in &bisected.tested {
+        let last = tested.patches.checked_sub(1);
+        let last = last.and_then(|at| bisected.patches.get(at));
+        rows.push(vec![
+            match tested.files {
+                None => tested.patches.to_string(),
+                Some(files) => format!("{} + {files} hooked files", tested.patches),
+            },
+            last.map_or("base", String::as_str).to_owned(),
+            tested.verdict.to_string(),
+            format!("{:.0}", tested.seconds),
+            tested.reason.clone().unwrap_or_default(),
+        ]);
+    }
+    text.push_str(&aligned(&rows));
+    text.push_str(&format!("\n{}\n", bisected.summary));
+    if let Some(files) = &bisected.hooks {
+        text.push_str(&format!("its hooks in: {}\n", files.join(", ")));
+    }
+    for command in &bisected.again {
+        text.push_str(&format!("again: {command}\n"));
+    }
+    let data =
+        serde_json::to_value(bisected).map_err(|error| Error::internal(error.to_string()))?;
+    Ok(Outcome {
+        text,
+        data,
+        status: match bisected.outcome {
+            BisectOutcome::Found => Status::Finding,
+            BisectOutcome::NothingWrong => Status::Good,
+            BisectOutcome::Unclear => Status::Inconclusive,
+        },
+    })
 }
 
 /// Every gate on the series of `base`, as `cargo xtask gate --base` runs them.

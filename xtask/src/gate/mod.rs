@@ -52,7 +52,7 @@ use std::time::Instant;
 use crate::ctx::Ctx;
 use crate::error::{Error, Kind, Result, ResultExt};
 use crate::model::{Digest, GateRecord, ModelStamp, PromptStamp, Verdict};
-use crate::patchset::Series;
+use crate::patchset::{Patch, Series};
 use definition::Plan;
 use missing::Skipped;
 use session::Halt;
@@ -73,8 +73,9 @@ pub struct Request {
     pub model: Option<PathBuf>,
     /// Two llama-server programs instead of this project's builds: baseline and candidate.
     pub servers: Option<(PathBuf, PathBuf)>,
-    /// Only so many patches of the series, without the switches of the others.
-    pub prefix: Option<usize>,
+    /// Only these patches of the series, without the switches of the others. Needs a project that
+    /// stands aside of the checkout.
+    pub patches: Option<Vec<Patch>>,
 }
 
 /// What a run left.

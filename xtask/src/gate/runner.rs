@@ -12,7 +12,7 @@ use crate::gate::session::{Answers, Halt, Run, Runner, Session};
 use crate::model::{ChashGate, Digest};
 
 /// The variable that makes a server trace its drafts into a file.
-const TRACE: &str = "OPENCOTI_SPEC_TRACE";
+pub const TRACE: &str = "OPENCOTI_SPEC_TRACE";
 
 /// Starts one server per session.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use crate::gate::identity::{self, Side};
 use crate::gate::missing::Ready;
 use crate::gate::remote::{self, Address};
 use crate::model::{Base, ChashGate, Flavour, GateBackend, PatchSetStamp, SideDefinition};
-use crate::patchset::Series;
+use crate::patchset::{Patch, Series};
 
 /// What the gates of a run compare.
 pub struct Sides<'a> {
@@ -49,20 +49,18 @@ impl<'a> Sides<'a> {
         }
         let base: Base = ctx.project.base(request.base.as_deref())?;
         let series = Series::load(&ctx.project, &base)?;
-        let count = request.prefix.unwrap_or(series.patches.len());
-        let all = |patches: &[crate::patchset::Patch]| -> Vec<String> {
+        let all = |patches: &[Patch]| -> Vec<String> {
             let switches = patches.iter().flat_map(|patch| &patch.manifest.switches);
             switches.cloned().collect()
         };
-        let (first, rest) = series.patches.split_at(count.min(series.patches.len()));
-        sides.switches = all(first);
-        sides.dropped = all(rest);
+        sides.switches = all(request.patches.as_ref().unwrap_or(&series.patches));
+        sides.dropped = all(&series.patches);
         let own = &sides.switches;
         sides.dropped.retain(|name| !own.contains(name));
         for backend in backends {
-            let builds = match (backend, request.prefix) {
+            let builds = match (backend, &request.patches) {
                 (GateBackend::Cpu, None) => whole(ctx, &base, &series)?,
-                (GateBackend::Cpu, Some(count)) => prefix(ctx, &base, &series, count)?,
+                (GateBackend::Cpu, Some(patches)) => some(ctx, &base, patches)?,
                 // They were found before; see `missing`.
                 (other, _) => found(ctx, &base, other)?,
             };
@@ -170,15 +168,20 @@ fn whole(ctx: &Ctx, base: &Base, series: &Series) -> Result<[Build; 2]> {
     alike([build(Flavour::Vanilla)?, build(Flavour::Patched)?])
 }
 
-/// The first `count` patches alone.
-fn prefix(ctx: &Ctx, base: &Base, series: &Series, count: usize) -> Result<[Build; 2]> {
+/// These patches alone, with a working tree and a build that are not the checkout's.
+fn some(ctx: &Ctx, base: &Base, patches: &[Patch]) -> Result<[Build; 2]> {
+    if !ctx.project.is_aside() {
+        return Err(Error::internal(
+            "the working tree of the checkout would be moved",
+        ));
+    }
     let vanilla = crate::build::ensure(ctx, base, Flavour::Vanilla, "cpu")?;
-    if count == 0 {
+    if patches.is_empty() {
         return Ok([vanilla.clone(), vanilla]);
     }
     let pristine = crate::vendor::ensure(ctx, base)?;
-    crate::patchset::apply(ctx, &pristine, series, count, true)?;
-    let some = Series::of(&ctx.project, base, series.patches[..count].to_vec())?;
+    let some = Series::of(&ctx.project, base, patches.to_vec())?;
+    crate::patchset::apply(ctx, &pristine, &some, patches.len(), true)?;
     let source = ctx.project.working_tree(&base.id);
     let recipe = crate::build::Recipe {
         base: base.id.clone(),
