@@ -211,7 +211,6 @@ model = { path = "model.gguf" }
 n-max = [2]
 slots = [1, 2]
 n-predict = 48
-parallel = 2
 limits = { start = 30, request = 30, stop = 1 }
 [[prompt]]
 name = "two"

@@ -34,7 +34,12 @@ fn setup(candidate: &str) -> Setup {
     for folder in ["registry", "gates/prompts"] {
         std::fs::create_dir_all(setup.path(folder)).unwrap();
     }
-    setup.write("registry/upstreams.toml", "schema = 1\n");
+    let base = format!(
+        "schema = 1\ndefault = \"toy\"\n[[base]]\nid = \"toy\"\ntree = \"{}\"\n",
+        "0".repeat(64)
+    );
+    setup.write("registry/upstreams.toml", &base);
+    setup.write("registry/series.toml", "schema = 1\n[series]\n");
     setup.write("model.gguf", "GGUF");
     for (side, fault) in [("a", "good"), ("b", candidate)] {
         fake_server::install(&setup.path(side), fault, &setup.path("pids"), "");

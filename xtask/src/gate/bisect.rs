@@ -91,6 +91,9 @@ struct Said {
     broke: bool,
 }
 
+/// What errors say of a server that broke down.
+const BROKE: &str = "the server ended";
+
 /// Finds it. `ctx` must stand aside of the checkout.
 pub fn run(ctx: &Ctx, bisect: &Bisect) -> Result<Bisected> {
     if !ctx.project.is_aside() {
@@ -232,10 +235,16 @@ impl Work<'_> {
             patches: Some(patches),
             ..self.bisect.request.clone()
         };
-        let said = said(
-            super::run(self.ctx, &request, "cargo xtask gate"),
-            self.bisect.metric,
-        )?;
+        let report = super::run(self.ctx, &request, "cargo xtask gate");
+        let broke = |error: &Error| error.to_string().contains(BROKE);
+        let report = match report {
+            // What cannot be built as a whole has to be mended first.
+            Err(error) if is_whole && error.kind() != Kind::Inconclusive && !broke(&error) => {
+                return Err(error.context("bisecting, the whole series"));
+            }
+            report => report,
+        };
+        let said = said(report, self.bisect.metric)?;
         if is_whole && said.broke {
             self.broke = true;
         }
@@ -284,7 +293,7 @@ fn said(report: Result<Report>, metric: Option<Metric>) -> Result<Said> {
                 Kind::Finding | Kind::Environment | Kind::Inconclusive => Ok(Said {
                     verdict: Verdict::Inconclusive,
                     again: error.kind() == Kind::Inconclusive,
-                    broke: error.to_string().contains("the server ended"),
+                    broke: error.to_string().contains(BROKE),
                     reason: Some(error.to_string()),
                 }),
             };
