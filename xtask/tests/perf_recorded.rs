@@ -38,11 +38,11 @@ const CHANGES: [f64; 4] = [0.0, 0.01, 0.03, 0.10];
 
 const SERIES: [(&str, &str); 2] = [
     (
-        "Requests of 13 ms beside other work",
+        "Requests of 13 ms, load 6 to 8",
         include_str!("data/perf-series-short.csv"),
     ),
     (
-        "Requests of 80 ms, with priority over other work",
+        "Requests of 85 ms, load 21 to 29",
         include_str!("data/perf-series-long.csv"),
     ),
 ];

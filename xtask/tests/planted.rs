@@ -5,7 +5,13 @@
 //! servers, behind programs that pass for llama-server; and slow-downs in simulated sessions.
 
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr
+)]
 
 #[path = "support/fake_server.rs"]
 mod fake_server;

@@ -167,7 +167,7 @@ fn found(bisected: &Bisected) -> Result<Outcome> {
             last.map_or("base", String::as_str).to_owned(),
             tested.verdict.to_string(),
             format!("{:.0}", tested.seconds),
-            tested.reason.clone().unwrap_or_default(),
+            short(tested.reason.as_deref().unwrap_or_default()),
         ]);
     }
     text.push_str(&aligned(&rows));
@@ -189,6 +189,15 @@ fn found(bisected: &Bisected) -> Result<Outcome> {
             BisectOutcome::Unclear => Status::Inconclusive,
         },
     })
+}
+
+/// What a column has room for; `--json` has the rest.
+fn short(text: &str) -> String {
+    const LENGTH: usize = 72;
+    match text.chars().count() > LENGTH {
+        true => text.chars().take(LENGTH).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
 }
 
 /// Every gate on the series of `base`, as `cargo xtask gate --base` runs them.

@@ -314,41 +314,50 @@ fn said(report: Result<Report>, metric: Option<Metric>) -> Result<Said> {
         None => record.verdict,
     };
     if verdict == Verdict::Inconclusive && same_sides(record) {
-        let (verdict, reason) = match cells(record) {
-            Verdict::Pass => (
+        // With nothing between them no patch can be at fault.
+        let same = "both sides are the same here";
+        return Ok(match cells(record) {
+            Verdict::Pass => plain(
                 Verdict::Pass,
-                "both sides are the same here, and equal to themselves",
+                Some(format!("{same}, and equal to themselves")),
             ),
-            // With nothing between them only the control can have failed.
-            _ => (Verdict::Inconclusive, "the control failed"),
-        };
-        return Ok(plain(verdict, Some(reason.to_owned())));
+            _ => Said {
+                // Only a server that differs from itself may do so no more another time.
+                again: record
+                    .cells
+                    .iter()
+                    .any(|cell| cell.control_difference.is_some()),
+                ..plain(
+                    Verdict::Inconclusive,
+                    Some(match first(record, Verdict::Inconclusive) {
+                        Some(reason) => format!("{same}: {reason}"),
+                        None => same.to_owned(),
+                    }),
+                )
+            },
+        });
     }
     Ok(plain(verdict, why(record)))
 }
 
 /// The first thing that a record holds against a pass.
 fn why(record: &GateRecord) -> Option<String> {
-    let cells = record.cells.iter();
-    let cells = cells.filter(|cell| cell.verdict == record.verdict);
-    let mut reasons = cells.filter_map(|cell| {
+    (record.reason.clone()).or_else(|| first(record, record.verdict))
+}
+
+/// The reason of the first part of a record with that verdict.
+fn first(record: &GateRecord, verdict: Verdict) -> Option<String> {
+    let mut cells = record.cells.iter().filter(|cell| cell.verdict == verdict);
+    let cell = cells.find_map(|cell| {
         let reason = cell.reason.as_ref()?;
         Some(format!("{}: {reason}", crate::gate::table::place(cell)))
     });
-    let perf = || {
-        let metrics = record.perf.as_ref()?.metrics.iter();
-        metrics.filter_map(|metric| metric.reason.clone()).next()
-    };
-    let shares = || {
-        record
-            .acceptance
-            .iter()
-            .find_map(|share| share.reason.clone())
-    };
-    (record.reason.clone())
-        .or_else(|| reasons.next())
-        .or_else(perf)
-        .or_else(shares)
+    let mut metrics = record.perf.iter().flat_map(|perf| &perf.metrics);
+    let metric = metrics
+        .find_map(|metric| (metric.verdict == Some(verdict)).then(|| metric.reason.clone())?);
+    let mut shares = record.acceptance.iter();
+    let share = shares.find_map(|share| share.reason.clone());
+    cell.or(metric).or(share)
 }
 
 /// What all cells say, whatever is said of the run as a whole.

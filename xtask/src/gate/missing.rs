@@ -33,12 +33,11 @@ type Missing = (String, String);
 /// Name and file of a gate's model.
 pub type Ready = (String, PathBuf);
 
+/// Gates that can run, with their models; and those that cannot.
+pub type Parted = (Vec<(Plan, Ready)>, Vec<Skipped>);
+
 /// Parts the gates that can run, with their models, from those that cannot.
-pub fn part(
-    ctx: &Ctx,
-    request: &Request,
-    plans: Vec<Plan>,
-) -> Result<(Vec<(Plan, Ready)>, Vec<Skipped>)> {
+pub fn part(ctx: &Ctx, request: &Request, plans: Vec<Plan>) -> Result<Parted> {
     let (mut ready, mut skipped) = (Vec::new(), Vec::new());
     for plan in plans {
         let definition = &plan.common().definition;

@@ -385,6 +385,6 @@ fn run_one(
         acceptance: shares,
         cells: findings.cells,
         drafted_against_plain: findings.drafted_against_plain,
-        notes: findings.notes,
+        notes: [findings.notes, sides::remarks(&baseline, &candidate)].concat(),
     })
 }

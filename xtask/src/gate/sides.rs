@@ -222,6 +222,16 @@ fn found(ctx: &Ctx, base: &Base, backend: GateBackend) -> Result<[Build; 2]> {
     alike([find(Flavour::Vanilla)?, find(Flavour::Patched)?])
 }
 
+/// What could not be checked of servers that ran already.
+pub fn remarks(baseline: &Side, candidate: &Side) -> Vec<String> {
+    let sides = [("baseline", baseline), ("candidate", candidate)];
+    let remarks = sides.iter().flat_map(|(name, side)| {
+        let unverified = side.stamp.unverified.iter();
+        unverified.map(move |what| format!("{name}, not verified: {what}"))
+    });
+    remarks.collect()
+}
+
 /// Why the two sides are no comparison, whatever their tokens are.
 pub fn void(sides: &Sides<'_>, baseline: &Side, candidate: &Side) -> Option<String> {
     // What another server listens to is not known.

@@ -88,7 +88,9 @@ fn make(
         let texts = plan.texts.iter();
         texts
             .map(|(name, text)| {
-                let made = one(client, text).context(|| format!("prompt `{name}`"))?;
+                let made = one(client, text)
+                    .hint(|| "the model needs a vocabulary for text; fixtures have none".to_owned())
+                    .context(|| format!("prompt `{name}`"))?;
                 Ok((name.clone(), made))
             })
             .collect()
