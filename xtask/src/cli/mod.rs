@@ -114,9 +114,12 @@ fn print(text: &str) -> std::io::Result<()> {
 }
 
 fn run(cli: Cli) -> Result<Outcome> {
-    let ctx = context(&cli.global)?;
+    let mut ctx = context(&cli.global)?;
     // What a killed command had decided is finished before anything else is read.
     crate::journal::settle(&ctx)?;
+    if let Command::Gate(args) = &cli.command {
+        args.stand_aside(&mut ctx);
+    }
     match cli.command {
         Command::Doctor(args) => doctor::run(&ctx, args),
         Command::Vendor(args) => vendor::run(&ctx, args),

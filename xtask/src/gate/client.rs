@@ -8,7 +8,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
+use crate::gate::remote::Props;
 use crate::gate::session::{Answer, DraftCounts, Prompt};
+use crate::gate::texts::Message;
 
 /// Largest answer that is read.
 const LARGEST: u64 = 64 << 20;
@@ -86,6 +88,11 @@ struct SpeedTimings {
 impl Client {
     /// For the server on `port` of this machine; `limit` bounds one whole request.
     pub fn new(port: u16, key: &str, limit: Duration) -> Self {
+        Self::of(&format!("http://127.0.0.1:{port}"), key, limit)
+    }
+
+    /// For the server at `url`, which is a scheme, a host and a port.
+    pub fn of(url: &str, key: &str, limit: Duration) -> Self {
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             // A proxy of the environment must never see, or answer, these requests.
@@ -97,7 +104,7 @@ impl Client {
             .new_agent();
         Client {
             agent,
-            base: format!("http://127.0.0.1:{port}"),
+            base: url.to_owned(),
             key: format!("Bearer {key}"),
             limit,
         }
@@ -137,6 +144,58 @@ impl Client {
         })
     }
 
+    /// The ids of `text`, as `/completion` would make them of it.
+    pub fn tokenize(&self, text: &str) -> Result<Vec<u32>> {
+        #[derive(Deserialize)]
+        struct Tokens {
+            tokens: Vec<u32>,
+        }
+        let body = json!({ "content": text, "add_special": true, "parse_special": true });
+        let answer = self.post("/tokenize", &body)?;
+        let made: Tokens = serde_json::from_slice(&answer).map_err(bad)?;
+        if made.tokens.is_empty() {
+            return Err(bad("no tokens of a text"));
+        }
+        Ok(made.tokens)
+    }
+
+    /// The text that the model's template makes of a conversation.
+    pub fn apply_template(&self, messages: &[Message]) -> Result<String> {
+        #[derive(Deserialize)]
+        struct Rendered {
+            prompt: String,
+        }
+        let answer = self.post("/apply-template", &json!({ "messages": messages }))?;
+        let rendered: Rendered = serde_json::from_slice(&answer).map_err(bad)?;
+        Ok(rendered.prompt)
+    }
+
+    /// What the server tells of itself.
+    pub fn props(&self) -> Result<Props> {
+        #[derive(Deserialize)]
+        struct Slot {
+            speculative: Option<bool>,
+        }
+        let get = |path: &str| {
+            let request = self.agent.get(format!("{}{path}", self.base));
+            self.read(path, request.header("Authorization", &self.key).call())
+        };
+        let mut props: Props = serde_json::from_slice(&get("/props")?).map_err(bad)?;
+        // It may be switched off.
+        if let Ok(text) = get("/slots")
+            && let Ok(slots) = serde_json::from_slice::<Vec<Slot>>(&text)
+        {
+            props.speculative = slots.first().and_then(|slot| slot.speculative);
+        }
+        Ok(props)
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Result<Vec<u8>> {
+        let request = self.agent.post(format!("{}{path}", self.base));
+        let sent = (request.header("Authorization", &self.key)).send_json(body);
+        self.read(path, sent)
+    }
+
     fn send(&self, prompts: &[&Prompt], sampling: Sampling) -> Result<Vec<u8>> {
         let ids: Vec<&[u32]> = prompts.iter().map(|prompt| prompt.ids.as_slice()).collect();
         let prompt = match ids.as_slice() {
@@ -153,26 +212,7 @@ impl Client {
             "ignore_eos": true,
             "stream": false,
         });
-        let sent = self
-            .agent
-            .post(format!("{}/completion", self.base))
-            .header("Authorization", &self.key)
-            .send_json(&body);
-        self.read("/completion", sent)
-    }
-
-    /// The ids of `text`, with what the model wants before it.
-    pub fn tokenize(&self, text: &str) -> Result<Vec<u32>> {
-        #[derive(Deserialize)]
-        struct Tokens {
-            tokens: Vec<u32>,
-        }
-        let body = json!({ "content": text, "add_special": true, "parse_special": false });
-        let answer: Tokens = self.post("/tokenize", &body)?;
-        if answer.tokens.is_empty() {
-            return Err(bad("no tokens of a text"));
-        }
-        Ok(answer.tokens)
+        self.post("/completion", &body)
     }
 
     /// The text of `ids`.
@@ -181,17 +221,9 @@ impl Client {
         struct Content {
             content: String,
         }
-        let answer: Content = self.post("/detokenize", &json!({ "tokens": ids }))?;
-        Ok(answer.content)
-    }
-
-    fn post<T: serde::de::DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T> {
-        let sent = self
-            .agent
-            .post(format!("{}{path}", self.base))
-            .header("Authorization", &self.key)
-            .send_json(body);
-        serde_json::from_slice(&self.read(path, sent)?).map_err(bad)
+        let answer = self.post("/detokenize", &json!({ "tokens": ids }))?;
+        let content: Content = serde_json::from_slice(&answer).map_err(bad)?;
+        Ok(content.content)
     }
 
     /// Slots busy at the same time, averaged over all decodes; `None` where the server has no

@@ -5,10 +5,12 @@ use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Kind, Result};
 use crate::gate::client::Client;
+use crate::gate::orphans::{MARK, Mark};
 use crate::gate::session::Halt;
 use crate::process::{Group, Signal, describe, tied};
 
@@ -49,11 +51,20 @@ pub struct Launch<'a> {
     pub stop: Duration,
 }
 
-/// A running server. Dropping it ends its whole process group.
+/// A running server. Dropping it ends its whole process group, and what left the group.
 #[derive(Debug)]
 pub struct Server {
-    process: Group,
+    /// Absent where it ran already: then it is asked, and nothing else.
+    process: Option<Started>,
     client: Client,
+}
+
+/// What was started. The fields are dropped in this order: first its process group is ended, then
+/// what has left the group.
+#[derive(Debug)]
+struct Started {
+    process: Group,
+    _escaped: Mark,
     log: PathBuf,
 }
 
@@ -80,6 +91,7 @@ impl Server {
     /// can take it in between.
     pub fn start(launch: &Launch<'_>, halt: &Halt) -> Result<Self> {
         let key = random_key();
+        let mark = Mark::new();
         let log = fs_err::File::create(&launch.log)?.into_file();
         let mut command = tied(launch.program, Signal::Kill);
         for name in removed_variables() {
@@ -90,18 +102,38 @@ impl Server {
             .args(["--host", "127.0.0.1", "--port", "0"])
             // Not an argument: those are visible to every user of the machine.
             .env("LLAMA_API_KEY", &key)
+            .env(MARK, mark.value())
             .envs(launch.env)
             .stdout(log.try_clone()?)
             .stderr(log);
         let process = Group::start(&mut command, launch.stop)?;
         let mut server = Server {
-            process,
+            process: Some(Started {
+                process,
+                _escaped: mark,
+                log: launch.log.clone(),
+            }),
             client: Client::new(0, &key, launch.request),
-            log: launch.log.clone(),
         };
         match server.wait_ready(launch, &key, halt) {
             Ok(()) => Ok(server),
             Err(error) => Err(server.explain(error)),
+        }
+    }
+
+    /// A server that runs already, which `client` talks to. It is never ended.
+    pub fn running(client: Client) -> Self {
+        Server {
+            process: None,
+            client,
+        }
+    }
+
+    /// How it ended, where it was started here and has.
+    fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        match &mut self.process {
+            Some(started) => started.process.ended(),
+            None => Ok(None),
         }
     }
 
@@ -110,7 +142,7 @@ impl Server {
         let mut port = None;
         loop {
             halt.check()?;
-            if let Some(status) = self.process.ended()? {
+            if let Some(status) = self.ended()? {
                 return Err(Error::environment(format!(
                     "the server ended during its start {}",
                     describe(status)
@@ -118,7 +150,7 @@ impl Server {
             }
             self.check_log()?;
             if port.is_none() {
-                port = announced_port(&log_text(&self.log));
+                port = announced_port(&log_text(&launch.log));
                 if let Some(port) = port {
                     self.client = Client::new(port, key, launch.request);
                 }
@@ -141,14 +173,17 @@ impl Server {
         }
     }
 
-    /// Its process id.
-    pub fn id(&self) -> u32 {
-        self.process.id()
+    /// Its process id, where it was started here.
+    pub fn id(&self) -> Option<u32> {
+        self.process.as_ref().map(|started| started.process.id())
     }
 
     /// A server that says the same thing for ever must not fill the disk.
     fn check_log(&self) -> Result<()> {
-        let size = std::fs::metadata(&self.log).map_or(0, |meta| meta.len());
+        let Some(Started { log, .. }) = &self.process else {
+            return Ok(());
+        };
+        let size = std::fs::metadata(log).map_or(0, |meta| meta.len());
         if size <= LARGEST_LOG {
             return Ok(());
         }
@@ -172,12 +207,13 @@ impl Server {
             while !asking.is_finished() {
                 let talks_too_much = self.check_log();
                 if talks_too_much.is_err() {
-                    self.process.end()?;
+                    self.stop()?;
                     return talks_too_much.and(Err(Error::interrupted()));
                 }
-                if halt.is_set() || self.process.ended()?.is_some() {
-                    // Its connection closes, which ends the request.
-                    self.process.end()?;
+                if halt.is_set() || self.ended()?.is_some() {
+                    // Its connection closes, which ends the request. One that runs already is
+                    // waited for, until the time limit of the request.
+                    self.stop()?;
                     break;
                 }
                 std::thread::sleep(Duration::from_millis(1));
@@ -189,27 +225,37 @@ impl Server {
         });
         match result {
             Ok(value) => Ok(value),
-            Err(_) if halt.is_set() => Err(Error::interrupted()),
+            Err(_) if halt.is_set() => halt.check().and(Err(Error::interrupted())),
             Err(error) => Err(self.explain(error)),
         }
     }
 
     /// Ends it; says so where it did not end well.
     pub fn end(mut self) -> Result<()> {
-        self.process.end()?;
+        self.stop()
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        if let Some(started) = &mut self.process {
+            started.process.end()?;
+        }
         Ok(())
     }
 
     /// Adds what is known of the server's fate and its last words.
     fn explain(&mut self, error: Error) -> Error {
+        let Some(Started { log, .. }) = &self.process else {
+            return error;
+        };
         if error.kind() == Kind::Interrupted {
             return error;
         }
+        let log = log.clone();
         // A dying server closes its connections a moment before it is gone.
         let begun = Instant::now();
         let mut ended = None;
         while ended.is_none() && begun.elapsed() < Duration::from_millis(200) {
-            ended = self.process.ended().ok().flatten();
+            ended = self.ended().ok().flatten();
             std::thread::sleep(POLL);
         }
         let mut message = error.message().to_owned();
@@ -218,8 +264,8 @@ impl Server {
         {
             message = format!("the server ended {} ({message})", describe(status));
         }
-        message.push_str(&format!("\nthe end of {}:", self.log.display()));
-        for line in tail(&self.log) {
+        message.push_str(&format!("\nthe end of {}:", log.display()));
+        for line in tail(&log) {
             message.push_str("\n  | ");
             message.push_str(&line);
         }
@@ -237,7 +283,7 @@ impl Server {
     /// `None` where the system cannot tell. The named program may be a script that starts the
     /// server, so every process of its group is looked at.
     pub fn loaded_files(&self) -> Option<BTreeSet<PathBuf>> {
-        let mut found = files_of(self.id())?;
+        let mut found = files_of(self.id()?)?;
         for id in self.companions()? {
             // One that has just ended has nothing loaded.
             found.extend(files_of(id).unwrap_or_default());
@@ -248,13 +294,14 @@ impl Server {
     /// Most bytes of memory that its largest process has had resident so far; `None` where the
     /// system cannot tell.
     pub fn peak_memory(&self) -> Option<u64> {
-        let own = peak_of(self.id())?;
+        let own = peak_of(self.id()?)?;
         let companions = self.companions()?.into_iter();
         Some(companions.filter_map(peak_of).fold(own, u64::max))
     }
 
     /// The other processes of its group.
     fn companions(&self) -> Option<Vec<u32>> {
+        let own = self.id()?;
         let mut found = Vec::new();
         for entry in std::fs::read_dir("/proc").ok()?.flatten() {
             let name = entry.file_name();
@@ -262,7 +309,7 @@ impl Server {
                 continue;
             };
             let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-            if id != self.id() && process_group(&stat) == Some(self.id()) {
+            if id != own && process_group(&stat) == Some(own) {
                 found.push(id);
             }
         }

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::gate::{default_context, default_seed, default_spec_type, one, side, yes};
 use crate::model::{
-    ChashGate, Flavour, GateKind, GateLimits, ModelSource, PromptDefinition, QuickSubset,
-    SideDefinition, Verdict,
+    ChashGate, Flavour, GateBackend, GateKind, GateLimits, ModelSource, PromptDefinition,
+    QuickSubset, SideDefinition, Verdict,
 };
 
 /// A definition of kind `acceptance`. What it shares with `chash` means the same.
@@ -25,6 +25,12 @@ pub struct AcceptanceGate {
     pub default: bool,
     /// The model.
     pub model: ModelSource,
+    /// What the servers compute on.
+    #[serde(default)]
+    pub backend: GateBackend,
+    /// Seconds for the whole gate: what is not done by then is inconclusive.
+    #[serde(default)]
+    pub budget: Option<u64>,
     /// Longest drafts to try; none of them 0.
     pub n_max: Vec<u32>,
     /// Tokens to generate for each prompt.
@@ -83,6 +89,9 @@ impl AcceptanceGate {
             title: self.title.clone(),
             default: self.default,
             model: self.model.clone(),
+            backend: self.backend,
+            budget: self.budget,
+            settings: Vec::new(),
             n_max: self.n_max.clone(),
             slots: vec![1],
             n_predict: self.n_predict,
@@ -99,6 +108,7 @@ impl AcceptanceGate {
                 n_max: quick.n_max.clone(),
                 slots: vec![1],
                 prompts: quick.prompts.clone(),
+                settings: None,
             }),
             prompts: self.prompts.clone(),
         }

@@ -14,6 +14,7 @@ mod gate_logits;
 mod gate_perf;
 mod gate_record;
 mod gate_retrieval;
+mod gate_side;
 mod goldens;
 mod hooks;
 mod io;
@@ -31,8 +32,8 @@ pub use build::{Artifact, BuildManifest, Compiler, Flavour, PatchSetStamp};
 pub use digest::Digest;
 pub use fixture::{Fixture, Fixtures};
 pub use gate::{
-    ChashGate, GateHeader, GateKind, GateLimits, GeneratedPrompt, ModelSource, PromptDefinition,
-    QuickSubset, SideDefinition,
+    ChashGate, GateHeader, GateKind, GateLimits, GeneratedPrompt, MessageDefinition, ModelSource,
+    PromptDefinition, QuickSubset, Role,
 };
 pub use gate_acceptance::{
     AcceptanceGate, AcceptanceQuick, AcceptanceRecord, PositionRecord, PositionShare, ShareRecord,
@@ -50,6 +51,7 @@ pub use gate_record::{
     TokenDifference,
 };
 pub use gate_retrieval::{MadeUp, RetrievalGate, RetrievalQuick, RetrievalRecord};
+pub use gate_side::{GateBackend, GateSetting, SideDefinition};
 pub use goldens::{Golden, GoldenRecord, Goldens};
 pub use hooks::{HookEntry, HooksFile, ImageEntry};
 pub use io::{parse_toml, read_json, read_toml, write_atomic, write_json};
