@@ -335,3 +335,51 @@ fn servers_die_when_the_tool_is_killed() {
         assert!(left.is_empty(), "still there: {left:?}");
     }
 }
+
+const NEEDLE: &str = r#"
+schema = 1
+id = "needle"
+kind = "retrieval"
+title = "Needles are found"
+model = { path = "model.gguf" }
+words = [30, 60]
+depths = [0.0, 1.0]
+recall = 1.0
+n-predict = 20
+"#;
+
+/// Haystacks as text, through the servers' own vocabulary.
+#[test]
+fn needles_are_found_or_missed() {
+    for (baseline, candidate, code, word) in [
+        ("good", "good", 0, "gate needle: pass"),
+        ("good", "forget", 1, "is no longer found: \"I do not know"),
+        ("forget", "forget", 3, "the baseline itself finds too few"),
+    ] {
+        let setup = setup(baseline, candidate);
+        std::fs::write(setup.dir.path().join("gates/needle.toml"), NEEDLE).unwrap();
+        let (found, text) = setup.run(&["--gate", "needle"]);
+        assert_eq!(found, code, "{baseline} {candidate}: {text}");
+        assert!(text.contains(word), "{text}");
+    }
+}
+
+/// What needs a build of this project is left out, said, and never a pass.
+#[test]
+fn what_cannot_be_asked_of_a_named_server_is_skipped() {
+    let setup = setup("good", "good");
+    let logits = "single = 1\nmodel = { path = \"model.gguf\" }\n\
+         [[setting]]\nname = \"a\"\n[[prompt]]\nname = \"p\"\nids = [1, 2]\n";
+    for (kind, more) in [("integrity", ""), ("artifacts", ""), ("logits", logits)] {
+        let text = format!("schema = 1\nid = \"{kind}\"\nkind = \"{kind}\"\ntitle = \"T\"\n{more}");
+        std::fs::write(setup.dir.path().join(format!("gates/{kind}.toml")), text).unwrap();
+        let output = setup.command(&["--gate", kind]).output().unwrap();
+        let text = both(&output);
+        assert_eq!(output.status.code(), Some(3), "{kind}: {text}");
+        assert!(text.contains(&format!("gate {kind}: skipped")), "{text}");
+    }
+    // Beside a gate that says something they do not count.
+    let (code, text) = setup.run(&[]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(text.matches(": skipped - ").count(), 3, "{text}");
+}

@@ -187,9 +187,11 @@ impl Comparison<'_> {
                 [tokens(0) == tokens(1), tokens(0) == tokens(2)],
             ));
         }
-        let checks = self.plan.recall.map(|least| recall(&records, least));
+        let mut checks = Vec::new();
+        checks.extend(self.plan.recall.map(|least| recall(&records, least)));
+        checks.extend((self.n_max > 0).then(|| drafting(&answers)));
         Ok(Found {
-            checks: checks.into_iter().collect(),
+            checks,
             retrieval: records,
             ..Found::default()
         })
@@ -240,6 +242,30 @@ impl Comparison<'_> {
 fn ids_of(answers: &Answers) -> Vec<&[u32]> {
     let answers = answers.waves.iter().flatten();
     answers.map(|answer| answer.tokens.as_slice()).collect()
+}
+
+/// Whether each run drafted: else equal answers say nothing about drafting.
+fn drafting(answers: &[Answers]) -> CheckRecord {
+    let drafted: Vec<u64> = (answers.iter())
+        .map(|run| {
+            run.waves
+                .iter()
+                .flatten()
+                .map(|answer| answer.drafted)
+                .sum()
+        })
+        .collect();
+    let idle = drafted.contains(&0);
+    CheckRecord {
+        name: "drafting".to_owned(),
+        verdict: if idle {
+            Verdict::Inconclusive
+        } else {
+            Verdict::Pass
+        },
+        found: format!("{drafted:?} tokens drafted"),
+        reason: idle.then(|| "nothing was speculated: a run drafted no token".to_owned()),
+    }
 }
 
 /// Whether both sides find enough. A baseline that does not says nothing of the candidate.

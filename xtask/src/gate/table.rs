@@ -39,7 +39,7 @@ pub fn rows(record: &GateRecord, signs: Signs) -> Vec<Vec<String>> {
         GateKind::Acceptance => return acceptance::rows(&record.acceptance, signs),
         GateKind::Integrity | GateKind::Artifacts => return checks::rows(&record.checks, signs),
         GateKind::Logits => return logits::rows(&record.logits, signs),
-        GateKind::Counters => return counters::rows(&record.counters, signs),
+        GateKind::Counters => return counters::rows(&record.counters, &record.checks, signs),
         GateKind::Retrieval => return retrieval::rows(&record.retrieval, signs),
         GateKind::Chash | GateKind::Drafts | GateKind::Perf => {}
     }

@@ -19,6 +19,14 @@ const RELATIONS: &str = "[counters]\ncycles = \"equal\"\nlaunches_dft = \"less\"
 /// Judges runs in which the baseline counts 5 launches a cycle and the candidate 3, changed by
 /// `change`.
 fn judged(text: &str, change: &(dyn Fn(Run, &mut Answer) + Sync)) -> (Verdict, Vec<String>) {
+    judged_at(&[3], text, change)
+}
+
+fn judged_at(
+    n_max: &[u32],
+    text: &str,
+    change: &(dyn Fn(Run, &mut Answer) + Sync),
+) -> (Verdict, Vec<String>) {
     let plan = plan(text).unwrap();
     let count = |session: &Session<'_>, _: usize, answers: &mut [Answer]| {
         for answer in answers {
@@ -36,7 +44,7 @@ fn judged(text: &str, change: &(dyn Fn(Run, &mut Answer) + Sync)) -> (Verdict, V
     let prompts = prompts();
     let comparison = Comparison {
         prompts: &prompts,
-        n_max: &[3],
+        n_max,
         plan: &plan,
         parallel: 1,
     };
@@ -161,4 +169,17 @@ fn a_plan_that_judges_nothing_is_refused() {
         let error = plan(text).unwrap_err();
         assert!(error.to_string().contains(word), "{text}: {error}");
     }
+}
+
+#[test]
+fn where_nothing_is_judged_nothing_passes() {
+    let less = "[counters]\nlaunches_dft = \"less\"\n";
+    let (verdict, reasons) = judged_at(&[0], less, &|_, _| {});
+    assert_eq!(verdict, Verdict::Inconclusive, "{reasons:?}");
+    assert!(reasons[0].contains("no counter was judged"), "{reasons:?}");
+    assert_eq!(judged_at(&[0, 3], less, &|_, _| {}).0, Verdict::Pass);
+    let quotient = "[bounds]\n\"launches_dft/cycles\" = { max = 9 }\n";
+    let idle = |_: Run, answer: &mut Answer| set(answer, "cycles", 0);
+    assert_eq!(judged_at(&[0], quotient, &idle).0, Verdict::Inconclusive);
+    assert_eq!(judged_at(&[3], quotient, &idle).0, Verdict::Inconclusive);
 }

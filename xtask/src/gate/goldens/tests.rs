@@ -71,6 +71,10 @@ fn a_baseline_that_is_not_what_was_recorded_fails_and_both_are_named() {
         new.short()
     );
     assert_eq!(golden.reasons[0], expected);
+    let mut shaky = changed.clone();
+    shaky.verdict = Verdict::Inconclusive;
+    apply(&mut shaky, Some(golden.clone()));
+    assert_eq!(shaky.verdict, Verdict::Inconclusive);
     apply(&mut changed, Some(golden));
     assert_eq!(changed.verdict, Verdict::Fail);
     let text = crate::gate::table::text(&changed, crate::gate::table::Signs::Ascii);
@@ -243,8 +247,6 @@ fn a_checkout_with_anything_uncommitted_is_not_blessed() {
 
 #[test]
 fn the_machine_is_told_by_what_changes_roundings() {
-    let dir = tempfile::tempdir().unwrap();
-    let _ = dir;
     let compiler = |version: &str| Compiler {
         id: "GNU".to_owned(),
         version: version.to_owned(),
@@ -265,7 +267,7 @@ fn the_machine_is_told_by_what_changes_roundings() {
         launcher: None,
         artifacts: Vec::new(),
     };
-    let info = "model name\t: X\nflags\t\t: fpu vme avx2 fma avx512f rdtscp avx512_vnni\n";
+    let info = "model name\t: X\nflags\t\t: fpu vme smep avx2 fma avx512f rdtscp avx512_vnni\n";
     let here = machine("x86_64", info, &manifest("12.2.0", "ON"));
     assert!(
         here.starts_with("x86_64 avx2,avx512_vnni,avx512f,fma; GNU 12.2.0; options "),

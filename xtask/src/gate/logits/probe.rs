@@ -359,3 +359,6 @@ fn compile(ctx: &Ctx, build: &Build, compiler: &str, dir: &Path) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -188,3 +188,29 @@ fn a_made_up_vocabulary_gives_the_same_ids_within_its_ends() {
         assert!(error.to_string().contains(word), "{error}");
     }
 }
+
+#[test]
+fn nothing_drafted_says_nothing_of_drafting() {
+    let plan = RetrievalPlan::new(&definition(""), false).unwrap();
+    let comparison = Comparison {
+        plan: &plan,
+        n_max: 3,
+        n_predict: 8,
+        context: 4096,
+        parallel: 1,
+    };
+    let halt = Halt::new(&Cancel::default());
+    let run = |change: &(dyn Fn(&Session<'_>, usize, &mut [Answer]) + Sync)| {
+        let found = comparison
+            .run(&Fake(change), &Bytes, &halt, &Quiet)
+            .unwrap();
+        found.verdict()
+    };
+    assert_eq!(run(&|_, _, _| {}), Verdict::Pass);
+    let idle = |session: &Session<'_>, _: usize, answers: &mut [Answer]| {
+        if session.run == Run::Candidate {
+            answers[0].drafted = 0;
+        }
+    };
+    assert_eq!(run(&idle), Verdict::Inconclusive);
+}
