@@ -58,7 +58,7 @@ pub fn run(ctx: &Ctx, args: ReportArgs) -> Result<Outcome> {
         (None, Format::Html) => Some(report::folder(ctx).join("report.html")),
         (None, _) => None,
     };
-    let mut data = summary(&report);
+    let mut data = summary(ctx, &report);
     let Some(path) = output else {
         data["text"] = Value::String(text.clone());
         return Ok(Outcome::good(text, data));
@@ -74,7 +74,7 @@ pub fn run(ctx: &Ctx, args: ReportArgs) -> Result<Outcome> {
 }
 
 /// What a program reads: verdicts and figures, and where the records lie that hold all else.
-fn summary(report: &Report) -> Value {
+fn summary(ctx: &Ctx, report: &Report) -> Value {
     let gate = |gate: &Gate| {
         let mut value = json!({
             "gate": gate.id,
@@ -86,7 +86,7 @@ fn summary(report: &Report) -> Value {
             value["counts"][verdict.to_string()] = json!(count);
         }
         match &gate.state {
-            State::Recorded { file, .. } => value["file"] = json!(file.display().to_string()),
+            State::Recorded { file, .. } => value["file"] = json!(ctx.project.show(file)),
             State::Missing { why } => value["missing"] = json!(why),
         }
         value

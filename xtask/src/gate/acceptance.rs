@@ -374,6 +374,11 @@ mod tests {
             ([24, 24], [23, 24], [22, 23])
         );
         assert_eq!(found[2].candidate.drafted, [30, 30]);
+        let short = |at| drafted_at(at, 3, &counted(24, 69, &[]).drafts.unwrap());
+        assert_eq!(
+            [short(0), short(1), short(2)],
+            [[24, 24], [23, 24], [21, 22]]
+        );
     }
 
     #[test]

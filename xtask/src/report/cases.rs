@@ -175,8 +175,9 @@ mod tests {
         let all = cases(&record);
         assert_eq!(all[0].verdict, Verdict::Inconclusive);
         assert_eq!(all[0].reason.as_deref(), Some("the very same files"));
-        record.cells.clear();
         record.reason = None;
+        assert_eq!(cases(&record)[0].verdict, Verdict::Inconclusive);
+        record.cells.clear();
         record.verdict = Verdict::Pass;
         assert_eq!(cases(&record).len(), 1);
         record.verdict = Verdict::Skipped;

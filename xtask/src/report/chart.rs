@@ -208,7 +208,7 @@ impl Dots {
                         }
                     }
                     @for (at, name) in self.categories.iter().enumerate() {
-                        @if (self.categories.len() - 1 - at) % every == 0 {
+                        @if (self.categories.len() - 1 - at).is_multiple_of(every) {
                             @let middle = left + width * (at as f64 + 0.5);
                             @let half = name.chars().count() as f64 * 3.1;
                             // The last name ends where the chart does.

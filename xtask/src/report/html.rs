@@ -183,7 +183,7 @@ fn speed(report: &Report) -> Markup {
         @if !tables.is_empty() {
             section {
                 h2 { "Speed and acceptance" }
-                @for table in &tables {
+                div class="pair" { @for table in &tables { div {
                     h3 { (table.gate) " on " (table.model) }
                     div class="scroll" { table class="numbers speeds" {
                         thead { tr { @for title in speeds::HEAD { th scope="col" { (title) } } } }
@@ -193,7 +193,7 @@ fn speed(report: &Report) -> Markup {
                             }
                         } } }
                     } }
-                }
+                } } }
                 p class="hint" { "Ours is the candidate. Speeds are medians of both sides in one session; only their paired change is judged." }
             }
         }
@@ -217,7 +217,7 @@ fn charts(report: &Report) -> Markup {
                 div class="charts" {
                     @for (at, record) in accepted { (plots::acceptance(record, &format!("a{at}"))) }
                 }
-                p class="hint" { "Accepted of all drafts that were verified, with Wilson intervals of 95 %, on the same prompts." }
+                p class="hint" { "In all: accepted of drafted tokens. By position: accepted of all drafts that were verified. Both sides on the same prompts, with Wilson intervals of 95 %." }
             }
         }
         @if measured().next().is_some() {

@@ -6,6 +6,9 @@ fn good() -> GateRecord {
     record(&|_, _, _| {})
 }
 
+/// What makes two records no comparison, and what is said then.
+type Refused<'a> = (&'a dyn Fn(&mut GateRecord), &'a str);
+
 /// One planted difference: its name, how to make it, the verdict, and what is said.
 type Planted<'a> = (&'a str, &'a dyn Fn(&mut GateRecord), Verdict, &'a str);
 
@@ -129,7 +132,7 @@ fn what_failed_before_did_not_become_worse_and_what_passes_again_is_better() {
 #[test]
 fn other_questions_are_refused_with_the_reason() {
     let other = Digest::of(b"other");
-    let table: [(&dyn Fn(&mut GateRecord), &str); 5] = [
+    let table: [Refused<'_>; 5] = [
         (&|record| record.model.sha256 = other, "other models: tiny"),
         (
             &|record| record.prompts[1].sha256 = other,
