@@ -1,5 +1,4 @@
 use super::*;
-use crate::error::Kind;
 use crate::gate::Report;
 use crate::gate::missing::Skipped;
 use crate::gate::testing::{record, tangle};
