@@ -42,9 +42,10 @@ limits = { start = 30, request = 30, stop = 1 }
 prompt = [{ name = "a", ids = [5, 6] }]
 "#;
 
-/// Shell code that leaves a child behind which has left the group, and tells its id.
-const ESCAPE: &str =
-    "setsid sh -c 'trap \"\" TERM HUP; touch PIDS/$$; while :; do sleep 1; done' &";
+/// Shell code that leaves a child behind which has left the group, and waits until it has.
+const ESCAPE: &str = "setsid sh -c 'trap \"\" TERM HUP; touch PIDS/$$ PIDS-of-$0; \
+                      while :; do sleep 1; done' $$ &\n\
+                      while [ ! -e PIDS-of-$$ ]; do sleep 0.02; done";
 
 struct Setup {
     dir: tempfile::TempDir,

@@ -281,11 +281,10 @@ fn a_fault_of_a_running_server_is_seen() {
     let setup = setup("flip");
     let (_server, url) = setup.running("b", &["--spec-draft-n-max", "2"]);
     let head = HEAD.replace("n-predict = 8", "n-predict = 20");
-    let side = format!(
-        "baseline = {{ server = \"a/llama-server\" }}\ncandidate = {{ url-env = \"URL\", \
-         api-key-env = \"SERVER_KEY\", n-max = 2 }}\nprompt = [{{ name = \"a\", ids = [5, 6, 7] }}]\n"
-    );
-    setup.gate(&[&head, &side]);
+    let side = "baseline = { server = \"a/llama-server\" }\ncandidate = { url-env = \"URL\", \
+                api-key-env = \"SERVER_KEY\", n-max = 2 }\n\
+                prompt = [{ name = \"a\", ids = [5, 6, 7] }]\n";
+    setup.gate(&[&head, side]);
     let mut command = setup.command(&[]);
     command.env("SERVER_KEY", "users-key").env("URL", &url);
     setup.expect(&mut command, 1, &["first at token 17"]);

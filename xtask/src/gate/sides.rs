@@ -61,7 +61,12 @@ impl<'a> Sides<'a> {
         sides.switches = all(request.patches.as_ref().unwrap_or(&series.patches));
         sides.dropped = all(&series.patches);
         let own = &sides.switches;
-        sides.dropped.retain(|name| !own.contains(name));
+        let is_set = |name: &String| {
+            let definitions = plans.iter().map(|(plan, _)| &plan.common().definition);
+            let mut sides = definitions.flat_map(|gate| [&gate.baseline, &gate.candidate]);
+            sides.any(|side| side.env.contains_key(name))
+        };
+        (sides.dropped).retain(|name| !own.contains(name) && is_set(name));
         for backend in backends {
             let builds = match (backend, &request.patches) {
                 (GateBackend::Cpu, None) => whole(ctx, &base, &series)?,

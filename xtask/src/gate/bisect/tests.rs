@@ -1,6 +1,8 @@
 use super::*;
+use crate::gate::Report;
 use crate::gate::missing::Skipped;
 use crate::gate::testing::{record, tangle};
+use crate::model::GateRecord;
 
 fn report(record: GateRecord) -> Report {
     Report {
