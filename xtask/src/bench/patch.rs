@@ -232,10 +232,13 @@ impl<'a> Bench<'a> {
 
     /// All that is ours, once.
     fn round(&mut self) -> Result<()> {
-        let stamps = self.tree().join(".patchset/stamps");
-        let forget = || match std::fs::remove_file(&stamps) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        let own = self.tree().join(".patchset");
+        let forget = || {
+            let mut files = ["stamps", "series"].into_iter();
+            files.try_for_each(|name| match std::fs::remove_file(own.join(name)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            })
         };
         self.ours(&["revert"], None)?;
         forget()?;
