@@ -1,20 +1,25 @@
 //! Reading `gates/*.toml` into plans: everything checked, prompts made.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result, ResultExt};
 use crate::gate::counters::CountersPlan;
 use crate::gate::logits::LogitsPlan;
 use crate::gate::perf::PerfPlan;
-use crate::gate::prompts::ids;
+use crate::gate::prompts::{Source, source};
 use crate::gate::retrieval::RetrievalPlan;
 use crate::gate::session::Prompt;
+use crate::gate::texts::Text;
 use crate::model::{
     AcceptanceGate, ArtifactsAllow, ArtifactsGate, ChashGate, CountersGate, Digest, DraftsGate,
     DraftsSetting, GateHeader, GateKind, IntegrityGate, LogitsGate, PerfGate, RetrievalGate,
 };
 use crate::project::{Project, suggest};
+pub use sweep::Setting;
+
+mod sides;
+mod sweep;
 
 /// Files of `gates/` that are no definitions.
 const OTHERS: [&str; 2] = ["fixtures.toml", "goldens.toml"];
@@ -53,8 +58,12 @@ pub struct ChashPlan {
     pub definition: ChashGate,
     /// Digest of the definition and of the prompt files that it names.
     pub digest: Digest,
-    /// The prompts to run.
+    /// The prompts to run. Those that `texts` names have no ids yet.
     pub prompts: Vec<Prompt>,
+    /// What has to be made ids of by a server, by the name of the prompt.
+    pub texts: BTreeMap<String, Text>,
+    /// Ways to run both servers; at least one.
+    pub settings: Vec<Setting>,
     /// Longest drafts to run.
     pub n_max: Vec<u32>,
     /// Numbers of slots to run.
@@ -89,6 +98,21 @@ pub enum Plan {
 impl Plan {
     /// What all kinds have.
     pub fn common(&self) -> &ChashPlan {
+        match self {
+            Plan::Chash(plan)
+            | Plan::Drafts(plan, _)
+            | Plan::Perf(plan, _)
+            | Plan::Integrity(plan)
+            | Plan::Artifacts(plan, _)
+            | Plan::Logits(plan, _)
+            | Plan::Counters(plan, _)
+            | Plan::Retrieval(plan, _)
+            | Plan::Acceptance(plan, _) => plan,
+        }
+    }
+
+    /// As [`Plan::common`], to be changed.
+    pub fn common_mut(&mut self) -> &mut ChashPlan {
         match self {
             Plan::Chash(plan)
             | Plan::Drafts(plan, _)
@@ -226,6 +250,8 @@ fn bare(definition: ChashGate, text: &[u8]) -> ChashPlan {
         slots: definition.slots.clone(),
         digest: Digest::of_parts([text]),
         prompts: Vec::new(),
+        texts: BTreeMap::new(),
+        settings: Vec::new(),
         quick: false,
         definition,
     }
@@ -235,27 +261,32 @@ fn chash(dir: &Path, definition: ChashGate, text: Vec<u8>, quick: bool) -> Resul
     check(&definition)?;
     let mut files = vec![text];
     let mut prompts = Vec::new();
+    let mut texts = BTreeMap::new();
     for prompt in &definition.prompts {
-        let ids = ids(dir, prompt, &mut files).context(|| format!("prompt `{}`", prompt.name))?;
-        let need = ids.len() + definition.n_predict + largest(&definition.n_max) as usize + 1;
-        if need > definition.context {
-            return Err(Error::config(format!(
-                "prompt `{}` needs {need} cells, but context is {}",
-                prompt.name, definition.context
-            ))
-            .hint("raise context, or lower n-predict or the prompt's length"));
-        }
-        prompts.push(Prompt {
+        let name = || format!("prompt `{}`", prompt.name);
+        let ids = match source(dir, prompt, &mut files).context(name)? {
+            Source::Ids(ids) => ids,
+            Source::Text(text) => {
+                texts.insert(prompt.name.clone(), text);
+                Vec::new()
+            }
+        };
+        let prompt = Prompt {
             name: prompt.name.clone(),
             ids,
-        });
+        };
+        fits(&definition, &prompt)?;
+        prompts.push(prompt);
     }
+    let settings = sweep::settings(&definition, quick)?;
     let digest = Digest::of_parts(files.iter().map(Vec::as_slice));
     let mut plan = ChashPlan {
         n_max: definition.n_max.clone(),
         slots: definition.slots.clone(),
         digest,
         prompts,
+        texts,
+        settings,
         quick: false,
         definition,
     };
@@ -278,6 +309,7 @@ fn chash(dir: &Path, definition: ChashGate, text: Vec<u8>, quick: bool) -> Resul
         }
         plan.prompts
             .retain(|prompt| names.contains(&prompt.name.as_str()));
+        plan.texts.retain(|name, _| names.contains(&name.as_str()));
         if plan.prompts.is_empty() {
             return Err(Error::config("quick.prompts is empty"));
         }
@@ -288,6 +320,20 @@ fn chash(dir: &Path, definition: ChashGate, text: Vec<u8>, quick: bool) -> Resul
         ));
     }
     Ok(plan)
+}
+
+/// Refuses a prompt that does not fit into the context with what is generated and one draft.
+pub fn fits(definition: &ChashGate, prompt: &Prompt) -> Result<()> {
+    let longest = largest(&definition.n_max) as usize;
+    let need = prompt.ids.len() + definition.n_predict + longest + 1;
+    if need > definition.context {
+        return Err(Error::config(format!(
+            "prompt `{}` needs {need} cells, but context is {}",
+            prompt.name, definition.context
+        ))
+        .hint("raise context, or lower n-predict or the prompt's length"));
+    }
+    Ok(())
 }
 
 /// The settings to run.
@@ -303,13 +349,7 @@ fn settings(definition: DraftsGate, quick: bool) -> Result<Vec<DraftsSetting>> {
                 "setting `{name}` has 0 in n-max; without a drafter there are no drafts"
             )));
         }
-        let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'_');
-        if name.is_empty() || !name.bytes().all(plain) {
-            return Err(Error::config(format!(
-                "setting name `{name}`: only letters, digits, `-`, `.` and `_` are allowed"
-            )));
-        }
-        own_flags(&setting.flags)?;
+        sweep::check(name, &setting.flags)?;
     }
     let mut settings = definition.settings;
     if quick && let Some(subset) = definition.quick {
@@ -380,20 +420,12 @@ fn check(definition: &ChashGate) -> Result<()> {
     if limits.start == 0 || limits.request == 0 {
         return fail("a time limit is 0; nothing would ever be in time");
     }
-    own_flags(&definition.flags)?;
-    for name in definition
-        .baseline
-        .env
-        .keys()
-        .chain(definition.candidate.env.keys())
-    {
-        if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(Error::config(format!(
-                "{name:?} is no name of an environment variable"
-            )));
-        }
+    if definition.budget == Some(0) {
+        return fail("budget is 0; nothing would be run");
     }
-    Ok(())
+    own_flags(&definition.flags)?;
+    sides::check(definition, "baseline", &definition.baseline)?;
+    sides::check(definition, "candidate", &definition.candidate)
 }
 
 fn unique<T: Ord + std::fmt::Debug>(what: &str, items: &[T]) -> Result<()> {

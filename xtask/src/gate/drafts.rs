@@ -155,6 +155,7 @@ impl Comparison<'_> {
             .collect()
         };
         CellRecord {
+            setting: None,
             prompt: place.setting.name.clone(),
             n_max: place.n_max,
             slots: place.slots,

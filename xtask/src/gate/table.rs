@@ -43,21 +43,37 @@ pub fn rows(record: &GateRecord, signs: Signs) -> Vec<Vec<String>> {
         GateKind::Retrieval => return retrieval::rows(&record.retrieval, signs),
         GateKind::Chash | GateKind::Drafts | GateKind::Perf => {}
     }
-    let mut head = vec!["slots".to_owned(), "n_max".to_owned()];
+    let settings = settings(record);
+    let has_settings = settings.iter().any(Option::is_some);
+    let mut head: Vec<String> = Vec::new();
+    if has_settings {
+        head.push("setting".to_owned());
+    }
+    head.extend(["slots".to_owned(), "n_max".to_owned()]);
     let columns = columns(record);
     head.extend(columns.iter().map(|name| (*name).to_owned()));
     head.push("drafted".to_owned());
     head.push("accepted".to_owned());
     let mut rows = vec![head];
-    for &slots in &record.slots {
+    let places = settings.iter().flat_map(|setting| {
+        let slots = record.slots.iter();
+        slots.map(move |slots| (*setting, *slots))
+    });
+    for (setting, slots) in places {
         for &n_max in &record.n_max {
-            let of_row = |cell: &&CellRecord| cell.slots == slots && cell.n_max == n_max;
+            let of_row = |cell: &&CellRecord| {
+                cell.slots == slots && cell.n_max == n_max && cell.setting.as_deref() == setting
+            };
             let cells: Vec<&CellRecord> = record.cells.iter().filter(of_row).collect();
             // Each setting has its own lists.
-            if cells.is_empty() && record.kind == GateKind::Drafts {
+            if cells.is_empty() && (has_settings || record.kind == GateKind::Drafts) {
                 continue;
             }
-            let mut row = vec![slots.to_string(), n_max.to_string()];
+            let mut row: Vec<String> = Vec::new();
+            if has_settings {
+                row.push(setting.unwrap_or("-").to_owned());
+            }
+            row.extend([slots.to_string(), n_max.to_string()]);
             for name in &columns {
                 let cell = cells.iter().find(|cell| cell.prompt == *name);
                 row.push(cell.map_or("-".to_owned(), |cell| show(cell, signs)));
@@ -77,6 +93,21 @@ pub fn rows(record: &GateRecord, signs: Signs) -> Vec<Vec<String>> {
         }
     }
     rows
+}
+
+/// The settings of the cells, in their order; one that is none where there are none.
+fn settings(record: &GateRecord) -> Vec<Option<&str>> {
+    let mut names: Vec<Option<&str>> = Vec::new();
+    for cell in &record.cells {
+        let name = cell.setting.as_deref();
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if names.is_empty() {
+        names.push(None);
+    }
+    names
 }
 
 /// The prompts, or the settings in the order of their cells.
@@ -233,8 +264,12 @@ pub fn faults(record: &GateRecord) -> impl Iterator<Item = &CellRecord> {
 
 /// `prompt `long`, n_max 3, 2 slots`.
 pub fn place(cell: &CellRecord) -> String {
+    let setting = match &cell.setting {
+        Some(name) => format!("setting `{name}`, "),
+        None => String::new(),
+    };
     format!(
-        "{} `{}`, n_max {}, {} slot{}",
+        "{setting}{} `{}`, n_max {}, {} slot{}",
         if cell.steps.is_some() {
             "setting"
         } else {

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::gate::{default_context, default_seed, default_spec_type, side, yes};
-use crate::model::{ChashGate, Flavour, GateKind, GateLimits, ModelSource, Verdict};
+use crate::model::{ChashGate, Flavour, GateBackend, GateKind, GateLimits, ModelSource, Verdict};
 
 /// A definition of kind `integrity`: is the tree what base and series make?
 #[derive(Clone, Debug, Deserialize)]
@@ -80,6 +80,9 @@ fn bare(schema: u32, id: &str, kind: GateKind, title: &str, default: bool) -> Ch
         title: title.to_owned(),
         default,
         model: ModelSource::None,
+        backend: GateBackend::Cpu,
+        budget: None,
+        settings: Vec::new(),
         n_max: Vec::new(),
         slots: Vec::new(),
         n_predict: 0,

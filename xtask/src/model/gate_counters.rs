@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use super::gate::{default_context, default_seed, default_spec_type, one, side, yes};
 use crate::model::{
-    ChashGate, Flavour, GateKind, GateLimits, ModelSource, PromptDefinition, QuickSubset, Relation,
-    SideDefinition,
+    ChashGate, Flavour, GateBackend, GateKind, GateLimits, ModelSource, PromptDefinition,
+    QuickSubset, Relation, SideDefinition,
 };
 
 /// A definition of kind `counters`. What it shares with `chash` means the same.
@@ -27,6 +27,12 @@ pub struct CountersGate {
     pub default: bool,
     /// The model.
     pub model: ModelSource,
+    /// What the servers compute on.
+    #[serde(default)]
+    pub backend: GateBackend,
+    /// Seconds for the whole gate: what is not done by then is inconclusive.
+    #[serde(default)]
+    pub budget: Option<u64>,
     /// Longest drafts to try; 0 is plain decoding without a drafter.
     pub n_max: Vec<u32>,
     /// Tokens to generate for each prompt.
@@ -99,6 +105,9 @@ impl CountersGate {
             title: self.title.clone(),
             default: self.default,
             model: self.model.clone(),
+            backend: self.backend,
+            budget: self.budget,
+            settings: Vec::new(),
             n_max: self.n_max.clone(),
             slots: vec![1],
             n_predict: self.n_predict,
@@ -114,6 +123,7 @@ impl CountersGate {
             quick: self.quick.as_ref().map(|quick| QuickSubset {
                 n_max: quick.n_max.clone(),
                 slots: vec![1],
+                settings: None,
                 prompts: quick.prompts.clone(),
             }),
             prompts: self.prompts.clone(),

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::gate::{default_context, default_seed, default_spec_type, one, side, yes};
 use crate::model::{
-    Artifact, ChashGate, Digest, Flavour, GateKind, GateLimits, ModelSource, PromptDefinition,
-    QuickSubset, SideDefinition, Verdict,
+    Artifact, ChashGate, Digest, Flavour, GateBackend, GateKind, GateLimits, ModelSource,
+    PromptDefinition, QuickSubset, SideDefinition, Verdict,
 };
 
 /// A definition of kind `logits`. What it shares with `chash` means the same.
@@ -25,6 +25,12 @@ pub struct LogitsGate {
     pub default: bool,
     /// The model.
     pub model: ModelSource,
+    /// What the servers compute on.
+    #[serde(default)]
+    pub backend: GateBackend,
+    /// Seconds for the whole gate: what is not done by then is inconclusive.
+    #[serde(default)]
+    pub budget: Option<u64>,
     /// Ids at the end of each prompt that are decoded one at a time; those before them in batches.
     pub single: usize,
     /// Context cells.
@@ -217,6 +223,9 @@ impl LogitsGate {
             title: self.title.clone(),
             default: self.default,
             model: self.model.clone(),
+            backend: self.backend,
+            budget: self.budget,
+            settings: Vec::new(),
             n_max: vec![0],
             slots: vec![1],
             n_predict: 1,
@@ -232,6 +241,7 @@ impl LogitsGate {
             quick: self.quick.as_ref().map(|quick| QuickSubset {
                 n_max: vec![0],
                 slots: vec![1],
+                settings: None,
                 prompts: quick.prompts.clone(),
             }),
             prompts: self.prompts.clone(),

@@ -1,10 +1,11 @@
-//! `target/gate/<time>-<id>.json`: what a gate found, with the provenance of both sides.
+//! `target/gate/records/<run>/<id>.json`: what a gate found, with the provenance of both sides.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
     AcceptanceRecord, Artifact, CheckRecord, CounterRecord, Digest, Flavour, GateKind,
-    GoldenRecord, LogitsRecord, PatchSetStamp, PerfRecord, ProbeStamp, RetrievalRecord, Verdict,
+    GoldenRecord, LogitsRecord, PatchSetStamp, PerfRecord, ProbeStamp, RetrievalRecord, RunStamp,
+    Verdict,
 };
 
 /// The record of one gate.
@@ -13,6 +14,9 @@ use crate::model::{
 pub struct GateRecord {
     /// Version of this format; 1.
     pub schema: u32,
+    /// The run that it belongs to; absent in a record that was never stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunStamp>,
     /// The definition's id.
     pub gate: String,
     /// Its kind.
@@ -127,6 +131,9 @@ pub struct SideStamp {
     pub source: Option<Digest>,
     /// Switches, as `NAME=value`.
     pub env: Vec<String>,
+    /// What could not be checked of a server that ran already, and what it says of itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unverified: Vec<String>,
     /// The server and the libraries beside it.
     pub artifacts: Vec<Artifact>,
 }
@@ -141,6 +148,10 @@ pub struct PromptStamp {
     pub length: usize,
     /// Digest of its ids as u32 little-endian.
     pub sha256: Digest,
+    /// Digest of the text that both sides made these ids of, after the model's template; absent
+    /// where the definition has ids.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<Digest>,
 }
 
 /// One cell: a prompt, a longest draft and a number of slots. With more than one slot the
@@ -148,6 +159,9 @@ pub struct PromptStamp {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CellRecord {
+    /// The setting, where the definition has some; not in a gate of kind `drafts`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setting: Option<String>,
     /// The prompt that leads the cell; in a gate of kind `drafts` the setting.
     pub prompt: String,
     /// Longest draft.
@@ -219,6 +233,9 @@ pub struct TokenDifference {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlainRecord {
+    /// The setting, where the definition has some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setting: Option<String>,
     /// The prompt that leads the cell.
     pub prompt: String,
     /// Longest draft.

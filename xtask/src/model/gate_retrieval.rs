@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::gate::{default_context, default_seed, default_spec_type, one, side, yes};
 use crate::model::{
-    ChashGate, Flavour, GateKind, GateLimits, ModelSource, SideDefinition, Verdict,
+    ChashGate, Flavour, GateBackend, GateKind, GateLimits, ModelSource, SideDefinition, Verdict,
 };
 
 /// A definition of kind `retrieval`. What it shares with `chash` means the same.
@@ -24,6 +24,12 @@ pub struct RetrievalGate {
     pub default: bool,
     /// The model.
     pub model: ModelSource,
+    /// What the servers compute on.
+    #[serde(default)]
+    pub backend: GateBackend,
+    /// Seconds for the whole gate: what is not done by then is inconclusive.
+    #[serde(default)]
+    pub budget: Option<u64>,
     /// Longest draft; 0 is plain decoding without a drafter.
     #[serde(default)]
     pub n_max: u32,
@@ -127,6 +133,9 @@ impl RetrievalGate {
             title: self.title.clone(),
             default: self.default,
             model: self.model.clone(),
+            backend: self.backend,
+            budget: self.budget,
+            settings: Vec::new(),
             n_max: vec![self.n_max],
             slots: vec![1],
             n_predict: self.n_predict,

@@ -14,12 +14,14 @@ mod gate_logits;
 mod gate_perf;
 mod gate_record;
 mod gate_retrieval;
+mod gate_side;
 mod goldens;
 mod hooks;
 mod io;
 mod patch;
 mod perf_record;
 mod retired;
+mod run_record;
 mod series;
 mod state;
 mod toolchain;
@@ -30,10 +32,12 @@ pub use build::{Artifact, BuildManifest, Compiler, Flavour, PatchSetStamp};
 pub use digest::Digest;
 pub use fixture::{Fixture, Fixtures};
 pub use gate::{
-    ChashGate, GateHeader, GateKind, GateLimits, GeneratedPrompt, ModelSource, PromptDefinition,
-    QuickSubset, SideDefinition,
+    ChashGate, GateHeader, GateKind, GateLimits, GeneratedPrompt, MessageDefinition, ModelSource,
+    PromptDefinition, QuickSubset, Role,
 };
-pub use gate_acceptance::{AcceptanceGate, AcceptanceQuick, AcceptanceRecord, ShareRecord};
+pub use gate_acceptance::{
+    AcceptanceGate, AcceptanceQuick, AcceptanceRecord, PositionRecord, PositionShare, ShareRecord,
+};
 pub use gate_checks::{ArtifactsAllow, ArtifactsGate, CheckRecord, IntegrityGate};
 pub use gate_counters::{Bound, CountersGate, CountersQuick};
 pub use gate_drafts::{DraftsGate, DraftsQuick, DraftsSetting};
@@ -47,6 +51,7 @@ pub use gate_record::{
     TokenDifference,
 };
 pub use gate_retrieval::{MadeUp, RetrievalGate, RetrievalQuick, RetrievalRecord};
+pub use gate_side::{GateBackend, GateSetting, SideDefinition};
 pub use goldens::{Golden, GoldenRecord, Goldens};
 pub use hooks::{HookEntry, HooksFile, ImageEntry};
 pub use io::{parse_toml, read_json, read_toml, write_atomic, write_json};
@@ -55,6 +60,7 @@ pub use perf_record::{
     ChangeRecord, CounterRecord, MachineStamp, MetricRecord, PerfRecord, RoundRecord, SideSamples,
 };
 pub use retired::{Retired, RetiredPatch};
+pub use run_record::{HostStamp, RunRecord, RunStamp};
 pub use series::SeriesFile;
 pub use state::{TrackedFile, TreeState};
 pub use toolchain::{Compilers, Launcher, Tool, Toolchains, Version, Wheel};
