@@ -184,12 +184,12 @@ fn positions(
 /// one at 0 and at most `n_max`, and a token stands only behind another.
 fn drafted_at(at: u64, n_max: u64, counts: &DraftCounts) -> [u64; 2] {
     let (drafts, drafted) = (counts.drafts, counts.drafted);
-    let fewest = drafted.saturating_sub(drafts * at);
-    let most = drafted.saturating_sub(drafts).checked_div(at);
-    [
-        fewest.div_ceil(n_max - at).min(drafts),
-        most.unwrap_or(drafts).min(drafts),
-    ]
+    if at == 0 {
+        return [drafts, drafts];
+    }
+    let fewest = drafted.saturating_sub(drafts * at).div_ceil(n_max - at);
+    let most = drafted.saturating_sub(drafts) / at;
+    [fewest.min(drafts), most.min(drafts)]
 }
 
 fn ends(found: Proportion) -> [f64; 3] {

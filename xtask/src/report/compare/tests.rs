@@ -223,7 +223,7 @@ fn changes_of_speed_are_compared_by_their_interval() {
         Verdict::Inconclusive
     );
     let (_, text) = told(&perf(-10.0, 0.2), &perf(-5.0, 0.2));
-    assert!(text.contains("+5.56 [+5.2"), "{text}");
+    assert!(text.contains("+5.56 [+5.23, +5.88]"), "{text}");
 }
 
 #[test]
