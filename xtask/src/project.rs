@@ -185,3 +185,36 @@ pub fn suggest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>, what: &str
         (None, false) => format!("known {what}: {}", known.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_aside_shares_all_but_what_it_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        fs_err::create_dir(dir.path().join("registry")).unwrap();
+        fs_err::write(dir.path().join("registry/upstreams.toml"), "").unwrap();
+        let own = Project::new(dir.path(), dir.path()).unwrap();
+        let aside = own.aside(&dir.path().join("aside"));
+        assert!(aside.is_aside() && !own.is_aside());
+        for (left, right) in [
+            (own.working_tree("b"), aside.working_tree("b")),
+            (own.vendor(), aside.vendor()),
+            (own.gate_dir(), aside.gate_dir()),
+            (
+                own.build_dir("b", Flavour::Patched, "cpu"),
+                aside.build_dir("b", Flavour::Patched, "cpu"),
+            ),
+        ] {
+            assert!(right.starts_with(dir.path().join("aside")), "{right:?}");
+            assert_ne!(left, right);
+        }
+        assert_eq!(own.patch_dir("p"), aside.patch_dir("p"));
+        assert_eq!(own.target(), aside.target());
+        assert_eq!(
+            own.build_dir("b", Flavour::Vanilla, "cpu"),
+            aside.build_dir("b", Flavour::Vanilla, "cpu")
+        );
+    }
+}

@@ -206,6 +206,8 @@ fn what_is_not_there_is_skipped_and_said_and_never_a_pass() {
         3,
         &["gate g: SKIPPED"],
     );
+    let report = std::fs::read_to_string(setup.path("target/gate/report.md")).unwrap();
+    assert!(report.starts_with("# Gates: INCONCLUSIVE\n"), "{report}");
     let output = setup.command(&["--json"]).output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["data"]["skipped"][0]["gate"], "g");

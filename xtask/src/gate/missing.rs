@@ -12,7 +12,7 @@ use crate::gate::Request;
 use crate::gate::client::Client;
 use crate::gate::definition::Plan;
 use crate::gate::sides::{address, program, wants_build};
-use crate::model::{ChashGate, Flavour, GateBackend, ModelSource, SideDefinition};
+use crate::model::{ChashGate, Flavour, GateBackend, ModelSource, SideDefinition, Verdict};
 
 /// A gate that does not run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -62,6 +62,21 @@ pub fn part(ctx: &Ctx, request: &Request, plans: Vec<Plan>) -> Result<Parted> {
         }
     }
     Ok((ready, skipped))
+}
+
+/// A report whose headline says what the gates that ran give, with the verdict of the whole run:
+/// a gate that was named and skipped is part of it.
+pub fn headline(report: &str, ran: Verdict, all: Verdict) -> String {
+    let upper = |verdict: Verdict| verdict.to_string().to_uppercase();
+    report.replacen(
+        &format!("# Gates: {}\n", upper(ran)),
+        &format!(
+            "# Gates: {}\n\nA gate that was named was skipped, so that this is no pass. Of those \
+             that ran:\n",
+            upper(all)
+        ),
+        1,
+    )
 }
 
 /// What the report says of skipped gates.

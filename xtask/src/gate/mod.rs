@@ -175,9 +175,6 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         crate::model::write_json(&latest(&dir, gate), &record)?;
         records.push(record);
     }
-    let report = dir.join("report.md");
-    let text = report::report(&records, command) + &missing::section(&skipped);
-    crate::model::write_atomic(&report, text.as_bytes())?;
     let mut blessed = Vec::new();
     if let Some(place) = place.filter(|_| request.bless) {
         goldens::check_verdicts(&records)?;
@@ -193,10 +190,18 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     let named = (skipped.iter())
         .filter(|skipped| request.gates.contains(&skipped.gate))
         .map(|_| Verdict::Inconclusive);
-    let verdicts = records.iter().map(|record| record.verdict);
+    let ran = Verdict::all(records.iter().map(|record| record.verdict));
+    let verdict = Verdict::all(records.iter().map(|record| record.verdict).chain(named));
+    let report = dir.join("report.md");
+    let mut text = report::report(&records, command);
+    if verdict != ran {
+        text = missing::headline(&text, ran, verdict);
+    }
+    text.push_str(&missing::section(&skipped));
+    crate::model::write_atomic(&report, text.as_bytes())?;
     Ok(Report {
         blessed,
-        verdict: Verdict::all(verdicts.chain(named)),
+        verdict,
         records,
         files,
         report,
