@@ -5,6 +5,7 @@
 #include "llama-batch.h"
 #include "llama-impl.h"
 #include "llama-kv-cache.h"
+#include "llama-kv-cache-iswa.h"
 #include "llama-model.h"
 
 #include <algorithm>
@@ -21,6 +22,13 @@ static bool llama_nextn_fused_knows(llm_arch arch) {
         case LLM_ARCH_QWEN35:
         case LLM_ARCH_QWEN35MOE:
         case LLM_ARCH_QWEN3NEXT:
+        case LLM_ARCH_GLM4_MOE:
+        case LLM_ARCH_COHERE2MOE:
+        case LLM_ARCH_DEEPSEEK2:
+        case LLM_ARCH_DEEPSEEK32:
+        case LLM_ARCH_GLM_DSA:
+        case LLM_ARCH_BAILINGMOE3:
+        case LLM_ARCH_NEMOTRON_H_MOE:
             return true;
         default:
             return false;
@@ -42,6 +50,10 @@ struct llama_nextn_fused_node {
     ggml_tensor * h          = nullptr; // F32 [n_embd, n_seqs]
     ggml_tensor * top        = nullptr; // I32 [n_top, n_seqs]
     ggml_tensor * top_logits = nullptr; // F32 [1, n_top, n_seqs]
+
+    // of the first step, if the cache has a window: the mask of all its cells
+    ggml_context_ptr        ctx_seen;
+    ggml_backend_buffer_ptr buf_seen;
 };
 
 struct llama_nextn_fused : public llama_nextn_extra {
@@ -170,19 +182,35 @@ static bool llama_nextn_fused_add(
         return false;
     }
 
-    llm_graph_input_embd_h * embd = nullptr;
+    ggml_tensor * inp_tok = nullptr;
+    ggml_tensor * inp_h   = nullptr;
+
+    int n_inp = 0;
+
     for (size_t i = node.i_inp_begin; i < node.i_inp_end; ++i) {
-        if (auto * cur = dynamic_cast<llm_graph_input_embd_h *>(res->inputs[i].get())) {
-            if (embd) {
-                fused.refusal = "its graph has more than one input of tokens";
-                return false;
-            }
-            embd = cur;
-            node.i_inp_embd = i;
+        auto * inp = res->inputs[i].get();
+
+        if (auto * cur = dynamic_cast<llm_graph_input_embd_h *>(inp)) {
+            inp_tok = cur->tokens;
+            inp_h   = cur->h;
+        } else if (auto * cur = dynamic_cast<llm_graph_input_embd *>(inp)) {
+            // the hidden row is where a batch without tokens has its embeddings
+            inp_tok = cur->tokens;
+            inp_h   = cur->embd;
+        } else {
+            continue;
         }
+
+        node.i_inp_embd = i;
+        n_inp++;
     }
 
-    if (!embd || !embd->tokens || !embd->h || !ggml_are_same_shape(embd->h, node.h) || embd->h->type != node.h->type) {
+    if (n_inp > 1) {
+        fused.refusal = "its graph has more than one input of tokens";
+        return false;
+    }
+
+    if (!inp_tok || !inp_h || !ggml_are_same_shape(inp_h, node.h) || inp_h->type != node.h->type) {
         fused.refusal = "its graph does not take the hidden row that it gives";
         return false;
     }
@@ -193,13 +221,13 @@ static bool llama_nextn_fused_add(
     for (int i = i_node_begin; i < ggml_graph_n_nodes(gf); ++i) {
         ggml_tensor * cur = ggml_graph_node(gf, i);
 
-        if (cur->view_src == embd->tokens || cur->view_src == embd->h) {
+        if (cur->view_src == inp_tok || cur->view_src == inp_h) {
             fused.refusal = "its graph looks at parts of its inputs";
             return false;
         }
 
         for (auto & src : cur->src) {
-            if (src == embd->tokens) {
+            if (src == inp_tok) {
                 n_tok++;
                 if (cur->op == GGML_OP_GET_ROWS && &src == &cur->src[1]) {
                     llama_nextn_fused_move_embd(fused, model, cur);
@@ -207,7 +235,7 @@ static bool llama_nextn_fused_add(
                 if (prev) {
                     src = prev->tok;
                 }
-            } else if (src == embd->h) {
+            } else if (src == inp_h) {
                 n_h++;
                 if (prev) {
                     src = prev->h;
@@ -378,6 +406,57 @@ static std::vector<std::vector<llama_seq_id>> llama_nextn_fused_parts(const llam
     return res;
 }
 
+// A cache with a window gives out cells again that have left the window of the newest token. All
+// steps have their cells before any mask is written, so what a later step takes must not be what an
+// earlier one, or the next catch-up if the draft ends early, looks at.
+static bool llama_nextn_fused_see(llama_nextn_fused_node & first, const llama_kv_cache & kv, const llama_ubatch & ubatch, int64_t n_streams) {
+    ggml_init_params params = {
+        /*.mem_size   =*/ ggml_tensor_overhead(),
+        /*.mem_buffer =*/ nullptr,
+        /*.no_alloc   =*/ true,
+    };
+    first.ctx_seen.reset(ggml_init(params));
+
+    ggml_tensor * seen = ggml_new_tensor_4d(first.ctx_seen.get(), GGML_TYPE_F32, kv.get_size(), ubatch.n_tokens/n_streams, 1, n_streams);
+
+    if (!first.buf_seen || ggml_backend_buffer_get_size(first.buf_seen.get()) < ggml_nbytes(seen)) {
+        first.buf_seen.reset(ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), ggml_nbytes(seen)));
+    }
+    if (!first.buf_seen ||
+            ggml_backend_tensor_alloc(first.buf_seen.get(), seen, ggml_backend_buffer_get_base(first.buf_seen.get())) != GGML_STATUS_SUCCESS) {
+        return false;
+    }
+
+    kv.set_input_kq_mask(seen, &ubatch, true);
+
+    return true;
+}
+
+static bool llama_nextn_fused_takes_seen(const llama_nextn_fused_node & first, const llama_kv_cache & kv, const llama_ubatch & ubatch) {
+    const ggml_tensor * seen = ggml_get_first_tensor(first.ctx_seen.get());
+
+    const int64_t n_cells   = seen->ne[0];
+    const int64_t n_rows    = seen->ne[1];
+    const int64_t n_streams = seen->ne[3];
+
+    const float * data = (const float *) seen->data;
+
+    const auto sinfo = kv.find_slot(ubatch, false);
+
+    for (size_t s = 0; s < sinfo.idxs.size(); ++s) {
+        for (const uint32_t idx : sinfo.idxs[s]) {
+            // one stream: the cell belongs to any of the sequences
+            for (int64_t row = 0; row < n_rows; ++row) {
+                if (data[((n_streams > 1 ? s : 0)*n_rows + row)*n_cells + idx] == 0.0f) {
+                    return true;
+                }
+            }
+        }
+    }
+
+    return sinfo.empty();
+}
+
 // gives each step its cells, in the order in which the loop would; false: they do not fit
 static bool llama_nextn_fused_place(
         llama_nextn_access                           & access,
@@ -398,6 +477,8 @@ static bool llama_nextn_fused_place(
     }
 
     const size_t n_embd = fused.batch->n_embd_inp;
+
+    const auto * iswa = dynamic_cast<const llama_kv_cache_iswa *>(access.memory());
 
     for (int32_t k = 0; k < n_steps; ++k) {
         size_t i = 0;
@@ -442,6 +523,17 @@ static bool llama_nextn_fused_place(
             }
             for (uint32_t r = 0; r < ubatch.n_tokens; ++r) {
                 if (ubatch.seq_id[r][0] != parts[p][r]) {
+                    return false;
+                }
+            }
+
+            if (iswa) {
+                auto & first = fused.nodes[p];
+
+                const auto & swa = *iswa->get_swa();
+
+                if (k == 0 ? !llama_nextn_fused_see       (first, swa, ubatch, access.cparams().kv_unified ? 1 : ubatch.n_tokens)
+                           :  llama_nextn_fused_takes_seen(first, swa, ubatch)) {
                     return false;
                 }
             }
@@ -656,8 +748,8 @@ const char * llama_nextn_fused_refusal(const llama_context * ctx) {
     if (model.split_mode() == LLAMA_SPLIT_MODE_TENSOR) {
         return "tensors are split over devices";
     }
-    if (!dynamic_cast<const llama_kv_cache *>(ctx->get_memory())) {
-        return "the memory is not one KV cache";
+    if (!dynamic_cast<const llama_kv_cache *>(ctx->get_memory()) && !dynamic_cast<const llama_kv_cache_iswa *>(ctx->get_memory())) {
+        return "the memory is not a KV cache";
     }
 
     return nullptr;
