@@ -6,7 +6,8 @@
 //! ```
 //!
 //! `SOAK_MODEL` names a GGUF file in place of the fixture, `SOAK_TOKENS` another number of tokens
-//! than 10,000, `SOAK_FLAGS` more server flags, `SOAK_SERVER` another llama-server than the patched one.
+//! than 10,000, `SOAK_FLAGS` more server flags, `SOAK_SERVER` another llama-server than the patched one;
+//! with `SOAK_OFF` set, the server under test has no switch, to see what the loop does.
 //! The server and the fixture must be there.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -178,7 +179,11 @@ fn drafts_in_one_launch_neither_leak_nor_diverge() {
     let expected = alone(&Server::start(&[], &dir.path().join("loop")));
     assert!(expected.iter().all(|answer| answer.len() == LONGEST));
 
-    let server = Server::start(&SWITCHES, &dir.path().join("switches"));
+    let switches: &[&str] = match std::env::var_os("SOAK_OFF") {
+        Some(_) => &[],
+        None => &SWITCHES,
+    };
+    let server = Server::start(switches, &dir.path().join("switches"));
     assert_eq!(alone(&server), expected, "before");
     let (given, broken, whole) = (
         AtomicUsize::new(0),
