@@ -36,7 +36,7 @@ const FIXTURES: [&str; 10] = [
 ];
 
 /// The faults of every fixture, then those of a catch-up in the launch of a draft.
-const FAULTS: [&str; 6] = ["none", "h", "cell", "pos", "stale", "lost"];
+const FAULTS: [&str; 6] = ["none", "h", "cell", "pos", "row", "lost"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -204,7 +204,7 @@ fn caught(dir: &Path, server: &str, fixture: &str, fault: &str) {
     assert_eq!(cell["control"], cell["baseline"]);
     // Only the first step's own cell, and the cells of tokens before it, are seen by the first step.
     let in_first = reason.contains("step 0, position");
-    let of_cells = ["cell", "stale", "lost"].contains(&fault);
+    let of_cells = ["cell", "row", "lost"].contains(&fault);
     assert_eq!(in_first, of_cells, "{gate}: {reason}");
     let _ = writeln!(std::io::stderr(), "{gate}: {reason}");
 }
