@@ -79,8 +79,9 @@ pub fn rows(record: &GateRecord, signs: Signs) -> Vec<Vec<String>> {
                 row.push(cell.map_or("-".to_owned(), |cell| show(cell, signs)));
             }
             let answers = || cells.iter().flat_map(|cell| &cell.candidate);
-            let drafted: u64 = answers().map(|answer| answer.drafted).sum();
-            let accepted: u64 = answers().map(|answer| answer.accepted).sum();
+            // A record may come from anywhere, and must not end the program that shows it.
+            let drafted = answers().fold(0u64, |sum, a| sum.saturating_add(a.drafted));
+            let accepted = answers().fold(0u64, |sum, a| sum.saturating_add(a.accepted));
             row.push(drafted.to_string());
             row.push(match drafted {
                 0 => "-".to_owned(),

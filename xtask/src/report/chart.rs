@@ -47,18 +47,19 @@ pub struct Dots {
 }
 
 impl Point {
-    /// A figure with its interval, both finite.
+    /// A figure with its interval, where both can be drawn.
     pub fn new(value: f64, low: f64, high: f64) -> Option<Self> {
-        let finite = value.is_finite() && low.is_finite() && high.is_finite();
-        finite.then_some(Point {
+        let sound = [value, low, high].iter().all(|figure| drawable(*figure));
+        // Damaged ends must not turn the scale around.
+        sound.then_some(Point {
             value,
-            ends: Some((low, high)),
+            ends: Some((low.min(value), high.max(value))),
         })
     }
 
     /// A figure alone.
     pub fn bare(value: f64) -> Option<Self> {
-        value.is_finite().then_some(Point { value, ends: None })
+        drawable(value).then_some(Point { value, ends: None })
     }
 
     fn low(&self) -> f64 {
@@ -80,6 +81,12 @@ impl Point {
             ),
         }
     }
+}
+
+/// Whether a figure can be drawn: finite, and no larger than anything that is measured here, so
+/// that distances are finite too.
+pub fn drawable(figure: f64) -> bool {
+    figure.abs() < 1e15
 }
 
 /// Few digits, but never so few that two figures that differ by a per cent look alike.
@@ -400,7 +407,11 @@ mod tests {
             breaks: vec![0],
         };
         assert_eq!(dots.draw("i").into_string(), "");
-        for value in [0.0, 1e300, -1e300, 1e-300] {
+        assert_eq!(
+            (Point::bare(1e300), Point::bare(f64::INFINITY)),
+            (None, None)
+        );
+        for value in [0.0, 1e14, -1e14, 1e-300] {
             dots.series[0].points = vec![Point::bare(value)];
             let text = dots.draw("i").into_string();
             assert!(

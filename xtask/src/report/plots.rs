@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::model::{AcceptanceRecord, ChangeRecord, GateRecord, Metric, PerfRecord, PositionShare};
-use crate::report::chart::{Bar, Bars, Dots, Point, Series, mark, number};
+use crate::report::chart::{Bar, Bars, Dots, Point, Series, drawable, mark, number};
 use crate::report::history::{Measured, Past};
 use crate::stats::{LEVEL, median};
 
@@ -155,7 +155,7 @@ fn of_median(values: &[f64]) -> Option<(f64, f64)> {
 
 /// Changes with their intervals, one below the other, beside what is allowed.
 fn changes(record: &GateRecord, perf: &PerfRecord, id: &str) -> Markup {
-    let finite = |c: &ChangeRecord| [c.percent, c.low, c.high].iter().all(|v| v.is_finite());
+    let finite = |c: &ChangeRecord| [c.percent, c.low, c.high].into_iter().all(drawable);
     let rows: Vec<_> = (perf.metrics.iter())
         .filter_map(|metric| Some((metric, metric.worse.filter(finite)?)))
         .collect();
@@ -165,11 +165,8 @@ fn changes(record: &GateRecord, perf: &PerfRecord, id: &str) -> Markup {
     let reach = rows.iter().map(|(metric, change)| {
         let allowed = metric.threshold.unwrap_or(0.0) * 100.0;
         // What is allowed is shown where it is near; a wide bound must not make all else small.
-        let allowed = if metric.metric == Metric::Rss {
-            0.0
-        } else {
-            allowed
-        };
+        let near = metric.metric != Metric::Rss && drawable(allowed);
+        let allowed = if near { allowed } else { 0.0 };
         change.low.abs().max(change.high.abs()).max(allowed)
     });
     let reach = reach.fold(1.0, f64::max) * 1.08;

@@ -65,8 +65,11 @@ pub fn table(record: &GateRecord) -> Option<SpeedTable> {
             let accepted = |side: fn(&RoundRecord) -> &SideSamples| {
                 let of = |round: &&RoundRecord| !round.control && round.n_max == metric.n_max;
                 let sums = perf.rounds.iter().filter(of).map(side);
-                let (accepted, drafted) = sums.fold((0, 0), |sum, side| {
-                    (sum.0 + side.accepted, sum.1 + side.drafted)
+                let (accepted, drafted) = sums.fold((0u64, 0u64), |sum, side| {
+                    (
+                        sum.0.saturating_add(side.accepted),
+                        sum.1.saturating_add(side.drafted),
+                    )
                 });
                 (drafted > 0).then(|| accepted as f64 / drafted as f64)
             };

@@ -65,7 +65,7 @@ fn difference(found: &TokenDifference) -> Markup {
     let ids = |ids: &[u32]| {
         html! {
             @for (at, id) in ids.iter().enumerate() {
-                @if found.from + at == found.index { mark { (id) } } @else { span { (id) } }
+                @if found.from.checked_add(at) == Some(found.index) { mark { (id) } } @else { span { (id) } }
                 " "
             }
         }
