@@ -191,6 +191,7 @@ impl Book {
                 verdict: Verdict::Skipped,
                 machine: place.machine.clone(),
                 compared: 0,
+                reason: self::reason(Verdict::Skipped, std::slice::from_ref(&reason)),
                 reasons: vec![reason],
             })
         };
@@ -234,14 +235,16 @@ impl Book {
                 .filter(|name| !found.contains_key(*name));
             reasons.extend(gone.map(|name| format!("{name}: the run lacks it")));
         }
+        let verdict = if reasons.is_empty() {
+            Verdict::Pass
+        } else {
+            Verdict::Fail
+        };
         Some(GoldenRecord {
-            verdict: if reasons.is_empty() {
-                Verdict::Pass
-            } else {
-                Verdict::Fail
-            },
+            verdict,
             machine: place.machine.clone(),
             compared,
+            reason: reason(verdict, &reasons),
             reasons,
         })
     }
@@ -328,27 +331,31 @@ pub fn apply(record: &mut GateRecord, golden: Option<GoldenRecord>) {
     record.golden = golden;
 }
 
-/// What a person reads of it, where there is something to say.
+/// What a person reads of it.
 pub fn line(golden: &GoldenRecord) -> String {
-    match golden.verdict {
-        Verdict::Pass => format!("golden: {} as recorded", count(golden.compared, "digest")),
-        Verdict::Skipped | Verdict::Inconclusive => format!(
-            "golden: not compared, {} (this machine: {})",
-            golden.reasons.join("; "),
-            golden.machine
-        ),
-        Verdict::Fail => {
-            let named = golden.reasons.iter().take(NAMED).map(String::as_str);
-            let mut text = format!(
-                "golden: the baseline itself is not what was recorded in gates/goldens.toml: {}",
-                named.collect::<Vec<_>>().join("; ")
-            );
-            let more = golden.reasons.len().saturating_sub(NAMED);
-            if more > 0 {
-                text.push_str(&format!("; and {more} more"));
-            }
-            text
+    match (golden.verdict, &golden.reason) {
+        (Verdict::Skipped | Verdict::Inconclusive, Some(reason)) => {
+            format!("golden: {reason} (this machine: {})", golden.machine)
         }
+        (_, Some(reason)) => format!("golden: {reason}"),
+        (_, None) => format!("golden: {} as recorded", count(golden.compared, "digest")),
+    }
+}
+
+/// The reasons of a verdict in one line.
+fn reason(verdict: Verdict, reasons: &[String]) -> Option<String> {
+    let named = reasons.iter().take(NAMED).map(String::as_str);
+    let named = named.collect::<Vec<_>>().join("; ");
+    let more = match reasons.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    match verdict {
+        Verdict::Pass => None,
+        Verdict::Skipped | Verdict::Inconclusive => Some(format!("not compared, {named}{more}")),
+        Verdict::Fail => Some(format!(
+            "the baseline itself is not what was recorded in gates/goldens.toml: {named}{more}"
+        )),
     }
 }
 

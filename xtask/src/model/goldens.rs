@@ -48,6 +48,9 @@ pub struct GoldenRecord {
     pub machine: String,
     /// Digests that were compared.
     pub compared: usize,
+    /// Why, where it is not a pass, in a line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// Each that differs, or why nothing was compared.
     pub reasons: Vec<String>,
 }

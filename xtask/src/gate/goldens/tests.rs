@@ -77,6 +77,15 @@ fn a_baseline_that_is_not_what_was_recorded_fails_and_both_are_named() {
     assert_eq!(shaky.verdict, Verdict::Inconclusive);
     apply(&mut changed, Some(golden));
     assert_eq!(changed.verdict, Verdict::Fail);
+    // Reports take every verdict of a record, and the reason beside it.
+    let json = serde_json::to_value(&changed).unwrap();
+    assert_eq!(json["golden"]["verdict"], "fail");
+    assert!(
+        json["golden"]["reason"]
+            .as_str()
+            .unwrap()
+            .contains(&expected)
+    );
     let text = crate::gate::table::text(&changed, crate::gate::table::Signs::Ascii);
     assert!(
         text.contains(&expected) && text.contains("golden: the baseline itself"),
