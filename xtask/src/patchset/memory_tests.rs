@@ -138,7 +138,7 @@ fn an_apply_that_has_nothing_to_do_says_the_same() {
     // Elsewhere than it should be, by the state file or by the files.
     let (moved, read) = again(&toy, Some("first"));
     assert!(read && !moved.unwrap().moved.written.is_empty());
-    assert_eq!(again(&toy, Some("first")).1, false);
+    assert!(!again(&toy, Some("first")).1);
     assert!(
         again(&toy, Some("frist"))
             .0

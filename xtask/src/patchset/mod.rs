@@ -12,6 +12,7 @@ mod memory;
 mod names;
 mod refresh;
 mod status;
+mod tell;
 
 #[cfg(test)]
 mod foreign_tests;
@@ -26,6 +27,7 @@ pub use load::{Overlay, Patch, Series, is_patch_id};
 pub use names::{Collision, collisions};
 pub use refresh::{records, refresh, registry_drift, registry_of};
 pub use status::{
-    PatchState, Told, TreeStatus, WorkingTree, applied, count, position, read_state, scan, status,
-    status_of_all_bytes, tell,
+    PatchState, TreeStatus, WorkingTree, applied, count, position, read_state, scan, status,
+    status_of_all_bytes,
 };
+pub use tell::{Told, tell};

@@ -6,6 +6,7 @@
 //! away a name changes the folder's. Where there is a symbolic link, which leads to where no stamp
 //! was taken, there is no footprint at all.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -26,7 +27,8 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// What is below `root` at each of `tops`, and all in it where it is a folder. `moment` was
+    /// What is below `root` at each of `tops`, and all in it where it is a folder; and the folders
+    /// that they lie in, since what is put in the place of a top may itself be old. `moment` was
     /// before the first of it was read. None where some of it may change once more without
     /// another stamp, or where a stamp does not say all.
     pub fn take(root: &Path, tops: &[String], moment: &Moment) -> Option<Footprint> {
@@ -40,7 +42,20 @@ impl Footprint {
                 found.iter().all(known).then_some(found)
             })
             .collect::<Option<Vec<_>>>()?;
-        Some(Footprint::of(found.into_iter().flatten().collect()))
+        let above = tops.iter().flat_map(|top| {
+            let ends = top.match_indices('/');
+            ends.map(|(end, _)| top[..end].to_owned())
+        });
+        let above: Vec<String> = above.collect::<BTreeSet<_>>().into_iter().collect();
+        let stamped = stamps(root, &above)?;
+        let known = |stamp: &Stamp| moment.is_of(stamp) && moment.settles(stamp);
+        if !stamped.iter().all(known) || above.iter().any(|path| root.join(path).is_symlink()) {
+            return None;
+        }
+        let above = above.into_iter().zip(stamped);
+        Some(Footprint::of(
+            above.chain(found.into_iter().flatten()).collect(),
+        ))
     }
 
     /// As [`Footprint::take`], of plain files, which may be on another file system.
@@ -214,6 +229,20 @@ mod tests {
             fs::rename(top.join("sub"), top.join("../elsewhere")).unwrap();
             std::os::unix::fs::symlink("../elsewhere", top.join("sub")).unwrap();
         }));
+    }
+
+    #[test]
+    fn the_folders_above_count_too() {
+        let (dir, _) = known();
+        let moment = Moment::take(dir.path()).unwrap().ahead(3);
+        let take = || Footprint::take(dir.path(), &["top/sub".to_owned()], &moment);
+        let footprint = take().unwrap();
+        assert_eq!(footprint.paths, ["top", "top/sub", "top/sub/file"]);
+        fs::write(dir.path().join("top/beside"), "").unwrap();
+        assert!(!footprint.is_unchanged(dir.path()));
+        fs::rename(dir.path().join("top"), dir.path().join("real")).unwrap();
+        std::os::unix::fs::symlink("real", dir.path().join("top")).unwrap();
+        assert!(take().is_none(), "a link");
     }
 
     #[test]
