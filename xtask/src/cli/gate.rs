@@ -33,6 +33,9 @@ pub struct GateArgs {
     /// Keep the servers' logs below target/gate/logs even if all is well
     #[arg(long)]
     keep_logs: bool,
+    /// Record what the gates give in gates/goldens.toml, if all pass and nothing is uncommitted
+    #[arg(long, conflicts_with_all = ["quick", "baseline"])]
+    bless: bool,
     /// Run on this GGUF file instead of the definitions' models
     #[arg(long, value_name = "PATH")]
     model: Option<PathBuf>,
@@ -52,6 +55,15 @@ pub struct GateArgs {
         conflicts_with = "base"
     )]
     candidate: Option<PathBuf>,
+    /// Run nothing: say what changed from record or run A to B, and whether it became worse.
+    /// Each is a path, a run of the store (its id, the beginning of it, `latest`), or RUN/GATE
+    #[arg(
+        long,
+        num_args = 2,
+        value_names = ["A", "B"],
+        conflicts_with_all = ["base", "gates", "quick", "keep_logs", "model", "baseline", "candidate"]
+    )]
+    compare: Option<Vec<String>>,
     /// Find the first patch of the series that breaks this gate
     #[arg(long, value_name = "ID", conflicts_with_all = ["gates", "candidate", "upto"])]
     bisect: Option<String>,
@@ -92,6 +104,9 @@ impl GateArgs {
         for gate in &self.gates {
             words.push(format!("--gate {}", quote(gate)));
         }
+        if self.bless {
+            words.push("--bless".to_owned());
+        }
         if let Some(upto) = &self.upto {
             words.push(format!("--upto {}", quote(upto)));
         }
@@ -114,6 +129,9 @@ fn quote(word: &str) -> String {
 
 /// Runs the command.
 pub fn run(ctx: &Ctx, args: GateArgs) -> Result<Outcome> {
+    if let Some([a, b]) = args.compare.as_deref() {
+        return super::compare::run(ctx, a, b, signs());
+    }
     let command = args.command();
     let patches = match &args.upto {
         Some(upto) => Some(bisect::upto(ctx, args.base.base.as_deref(), upto)?),
@@ -125,6 +143,7 @@ pub fn run(ctx: &Ctx, args: GateArgs) -> Result<Outcome> {
         quick: args.quick,
         keep_logs: args.keep_logs,
         model: args.model,
+        bless: args.bless,
         servers: args.baseline.zip(args.candidate),
         patches,
     };
@@ -210,13 +229,17 @@ pub fn of_base(ctx: &Ctx, base: &str) -> Result<Outcome> {
     judge(ctx, &request, &command)
 }
 
-fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
-    let report = run_gates(ctx, request, command)?;
-    let signs = if std::io::stdout().is_terminal() {
+fn signs() -> Signs {
+    if std::io::stdout().is_terminal() {
         Signs::Unicode
     } else {
         Signs::Ascii
-    };
+    }
+}
+
+fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
+    let report = run_gates(ctx, request, command)?;
+    let signs = signs();
     let show = |path: &std::path::Path| ctx.project.show(path);
     let mut lines: Vec<String> = (report.records.iter())
         .map(|record| text(record, signs))
@@ -241,7 +264,9 @@ fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
             }
         ));
     }
+    let page = crate::report::write_page(ctx, &report.run)?;
     lines.push(format!("report: {}", show(&report.report)));
+    lines.push(format!("page:   {}", show(&page)));
     let files: Vec<String> = report.files.iter().map(|file| show(file)).collect();
     let records = serde_json::to_value(&report.records)
         .map_err(|error| Error::internal(error.to_string()))?;
@@ -250,8 +275,11 @@ fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
         data: json!({
             "verdict": report.verdict,
             "report": show(&report.report),
+            "page": show(&page),
+            "run": report.run,
             "records": files,
             "gates": records,
+            "blessed": report.blessed,
             "skipped": report.skipped,
         }),
         status: match report.verdict {

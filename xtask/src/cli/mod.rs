@@ -5,6 +5,7 @@ mod apply;
 mod args;
 mod bench;
 mod build;
+mod compare;
 mod doctor;
 mod edit;
 mod export;
@@ -20,6 +21,7 @@ mod problem;
 mod refresh;
 mod rename;
 mod reorder;
+mod report;
 mod retire;
 mod revert;
 mod series;
@@ -146,6 +148,7 @@ fn run(cli: Cli) -> Result<Outcome> {
         Command::Fixture(args) => fixture::run(&ctx, args),
         Command::Lint(args) => lint::run(&ctx, args),
         Command::Gate(args) => gate::run(&ctx, args),
+        Command::Report(args) => report::run(&ctx, args),
         Command::Test(args) => test::run(&ctx, args, cli.global.json),
     }
 }

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::gate::definition::Setting;
 use crate::gate::pool;
 use crate::gate::session::{Answers, Halt, Prompt, Run, Runner, Session};
+use crate::gate::work::{Found, Work};
 use crate::model::{CellRecord, PlainRecord, Verdict};
 use judge::{first_difference, judge_cell, notes};
 
@@ -60,6 +61,27 @@ struct Place<'a> {
     setting: &'a Setting,
     slots: usize,
     n_max: u32,
+}
+
+/// Runs a gate of this kind.
+pub fn gate(work: &Work<'_>) -> Result<Found> {
+    let definition = &work.plan.definition;
+    let comparison = Comparison {
+        prompts: &work.plan.prompts,
+        n_max: &work.plan.n_max,
+        slots: &work.plan.slots,
+        settings: &work.plan.settings,
+        n_predict: definition.n_predict,
+        drafted_equals_plain: definition.drafted_equals_plain,
+        parallel: work.parallel,
+    };
+    let findings = comparison.run(work.runner, work.halt, work.task)?;
+    Ok(Found {
+        cells: findings.cells,
+        drafted_against_plain: findings.drafted_against_plain,
+        notes: findings.notes,
+        ..Found::default()
+    })
 }
 
 impl Comparison<'_> {

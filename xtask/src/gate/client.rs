@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::gate::remote::Props;
-use crate::gate::session::{Answer, Prompt};
+use crate::gate::session::{Answer, DraftCounts, Prompt};
 use crate::gate::texts::Message;
 
 /// Largest answer that is read.
@@ -152,8 +152,11 @@ impl Client {
         }
         let body = json!({ "content": text, "add_special": true, "parse_special": true });
         let answer = self.post("/tokenize", &body)?;
-        let tokens: Tokens = serde_json::from_slice(&answer).map_err(bad)?;
-        Ok(tokens.tokens)
+        let made: Tokens = serde_json::from_slice(&answer).map_err(bad)?;
+        if made.tokens.is_empty() {
+            return Err(bad("no tokens of a text"));
+        }
+        Ok(made.tokens)
     }
 
     /// The text that the model's template makes of a conversation.
@@ -212,19 +215,36 @@ impl Client {
         self.post("/completion", &body)
     }
 
+    /// The text of `ids`.
+    pub fn detokenize(&self, ids: &[u32]) -> Result<String> {
+        #[derive(Deserialize)]
+        struct Content {
+            content: String,
+        }
+        let answer = self.post("/detokenize", &json!({ "tokens": ids }))?;
+        let content: Content = serde_json::from_slice(&answer).map_err(bad)?;
+        Ok(content.content)
+    }
+
     /// Slots busy at the same time, averaged over all decodes; `None` where the server has no
     /// such metric.
     pub fn busy_slots(&self) -> Option<f64> {
+        value(&self.metrics()?, "n_busy_slots_per_decode")
+    }
+
+    /// What the server has counted of its drafts; `None` where it has no such metrics.
+    pub fn drafts(&self) -> Option<DraftCounts> {
+        drafts_of(&self.metrics()?)
+    }
+
+    fn metrics(&self) -> Option<String> {
         let sent = self
             .agent
             .get(format!("{}/metrics", self.base))
             .header("Authorization", &self.key)
             .call();
         let text = self.read("/metrics", sent).ok()?;
-        String::from_utf8_lossy(&text)
-            .lines()
-            .find_map(|line| line.strip_prefix("llamacpp:n_busy_slots_per_decode "))
-            .and_then(|value| value.trim().parse().ok())
+        Some(String::from_utf8_lossy(&text).into_owned())
     }
 
     fn read(
@@ -263,6 +283,39 @@ impl Client {
             other => Error::environment(format!("{path} failed: {other}")),
         }
     }
+}
+
+/// The value of a metric without labels.
+fn value<T: std::str::FromStr>(metrics: &str, name: &str) -> Option<T> {
+    let of = |line: &str| {
+        let value = line.strip_prefix("llamacpp:")?.strip_prefix(name)?;
+        value.strip_prefix(' ')?.trim().parse().ok()
+    };
+    metrics.lines().find_map(of)
+}
+
+/// The counts of drafts in `metrics`. Counters by position stand there only once a draft was
+/// verified.
+fn drafts_of(metrics: &str) -> Option<DraftCounts> {
+    const POSITION: &str = "llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position=\"";
+    let mut by_position = Vec::new();
+    for line in metrics.lines() {
+        let Some(rest) = line.strip_prefix(POSITION) else {
+            continue;
+        };
+        let (position, count) = rest.split_once("\"} ")?;
+        // In their order, none left out: else a count would go to another's place.
+        if position.parse() != Ok(by_position.len()) {
+            return None;
+        }
+        by_position.push(count.trim().parse().ok()?);
+    }
+    Some(DraftCounts {
+        drafts: value(metrics, "spec_decode_num_drafts_total")?,
+        drafted: value(metrics, "spec_decode_num_draft_tokens_total")?,
+        accepted: value(metrics, "spec_decode_num_accepted_tokens_total")?,
+        by_position,
+    })
 }
 
 /// An answer that no sound server gives.
@@ -385,6 +438,26 @@ mod tests {
             read(r#"{"index":9,"tokens":[1,2]}"#, &[5]).unwrap().len(),
             1
         );
+    }
+
+    #[test]
+    fn drafts_are_read_by_position_or_not_at_all() {
+        let text = "# HELP llamacpp:spec_decode_num_drafts_total x\n\
+            llamacpp:spec_decode_num_draft_tokens_total 70\n\
+            llamacpp:spec_decode_num_accepted_tokens_total 31\n\
+            llamacpp:spec_decode_num_drafts_total 24\n\
+            llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position=\"0\"} 19\n\
+            llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position=\"1\"} 12\n";
+        let found = drafts_of(text).unwrap();
+        assert_eq!((found.drafts, found.drafted, found.accepted), (24, 70, 31));
+        assert_eq!(found.by_position, [19, 12]);
+        assert_eq!(drafts_of(&text.replace("=\"0\"", "=\"2\"")), None);
+        assert_eq!(drafts_of(&text.replace("} 12", "} x")), None);
+        assert_eq!(
+            drafts_of(&text.replace("_drafts_total 24", "_other 24")),
+            None
+        );
+        assert_eq!(drafts_of(""), None);
     }
 
     #[test]

@@ -4,12 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result, ResultExt};
+use crate::gate::counters::CountersPlan;
+use crate::gate::logits::LogitsPlan;
 use crate::gate::perf::PerfPlan;
 use crate::gate::prompts::{Source, source};
+use crate::gate::retrieval::RetrievalPlan;
 use crate::gate::session::Prompt;
 use crate::gate::texts::Text;
 use crate::model::{
-    AcceptanceGate, ChashGate, Digest, DraftsGate, DraftsSetting, GateHeader, GateKind, PerfGate,
+    AcceptanceGate, ArtifactsAllow, ArtifactsGate, ChashGate, CountersGate, Digest, DraftsGate,
+    DraftsSetting, GateHeader, GateKind, IntegrityGate, LogitsGate, PerfGate, RetrievalGate,
 };
 use crate::project::{Project, suggest};
 pub use sweep::Setting;
@@ -79,6 +83,16 @@ pub enum Plan {
     Acceptance(Box<ChashPlan>, f64),
     /// Not slower: with what it measures, the rest as for "same tokens".
     Perf(Box<ChashPlan>, Box<PerfPlan>),
+    /// The tree is what base and series make.
+    Integrity(Box<ChashPlan>),
+    /// The patched build is vanilla's and what the patches add: with what is allowed beyond it.
+    Artifacts(Box<ChashPlan>, ArtifactsAllow),
+    /// Same logits: with the settings to run, the rest as for "same tokens".
+    Logits(Box<ChashPlan>, Box<LogitsPlan>),
+    /// The same counts: with what is asked of them, the rest as for "same tokens".
+    Counters(Box<ChashPlan>, Box<CountersPlan>),
+    /// Needles are found: with the haystacks, the rest as for "same tokens".
+    Retrieval(Box<ChashPlan>, Box<RetrievalPlan>),
 }
 
 impl Plan {
@@ -88,6 +102,11 @@ impl Plan {
             Plan::Chash(plan)
             | Plan::Drafts(plan, _)
             | Plan::Perf(plan, _)
+            | Plan::Integrity(plan)
+            | Plan::Artifacts(plan, _)
+            | Plan::Logits(plan, _)
+            | Plan::Counters(plan, _)
+            | Plan::Retrieval(plan, _)
             | Plan::Acceptance(plan, _) => plan,
         }
     }
@@ -98,6 +117,11 @@ impl Plan {
             Plan::Chash(plan)
             | Plan::Drafts(plan, _)
             | Plan::Perf(plan, _)
+            | Plan::Integrity(plan)
+            | Plan::Artifacts(plan, _)
+            | Plan::Logits(plan, _)
+            | Plan::Counters(plan, _)
+            | Plan::Retrieval(plan, _)
             | Plan::Acceptance(plan, _) => plan,
         }
     }
@@ -180,6 +204,56 @@ fn load_one(dir: &Path, id: &str, path: &Path, quick: bool) -> Result<Plan> {
             let plan = chash(dir, definition.common(), text, quick)?;
             Ok(Plan::Perf(Box::new(plan), Box::new(perf)))
         }
+        GateKind::Integrity => {
+            let definition: IntegrityGate = crate::model::read_toml(path)?;
+            let plan = bare(definition.common(), &fs_err::read(path)?);
+            Ok(Plan::Integrity(Box::new(plan)))
+        }
+        GateKind::Artifacts => {
+            let definition: ArtifactsGate = crate::model::read_toml(path)?;
+            let plan = bare(definition.common(), &fs_err::read(path)?);
+            Ok(Plan::Artifacts(Box::new(plan), definition.allow))
+        }
+        GateKind::Logits => {
+            let definition: LogitsGate = crate::model::read_toml(path)?;
+            let text = fs_err::read(path)?;
+            let logits = LogitsPlan::new(&definition, quick)?;
+            let mut plan = chash(dir, definition.common(), text, quick)?;
+            // What the check of the context needs is not what is run.
+            plan.definition.n_predict = 0;
+            (plan.n_max, plan.slots) = (Vec::new(), Vec::new());
+            Ok(Plan::Logits(Box::new(plan), Box::new(logits)))
+        }
+        GateKind::Counters => {
+            let definition: CountersGate = crate::model::read_toml(path)?;
+            let text = fs_err::read(path)?;
+            let counters = CountersPlan::new(&definition)?;
+            let plan = chash(dir, definition.common(), text, quick)?;
+            Ok(Plan::Counters(Box::new(plan), Box::new(counters)))
+        }
+        GateKind::Retrieval => {
+            let definition: RetrievalGate = crate::model::read_toml(path)?;
+            let retrieval = RetrievalPlan::new(&definition, quick)?;
+            let common = definition.common();
+            own_flags(&common.flags)?;
+            let mut plan = bare(common, &fs_err::read(path)?);
+            plan.quick = retrieval.quick;
+            Ok(Plan::Retrieval(Box::new(plan), Box::new(retrieval)))
+        }
+    }
+}
+
+/// Without prompts of its own.
+fn bare(definition: ChashGate, text: &[u8]) -> ChashPlan {
+    ChashPlan {
+        n_max: definition.n_max.clone(),
+        slots: definition.slots.clone(),
+        digest: Digest::of_parts([text]),
+        prompts: Vec::new(),
+        texts: BTreeMap::new(),
+        settings: Vec::new(),
+        quick: false,
+        definition,
     }
 }
 

@@ -190,6 +190,14 @@ impl Side {
         Ok(())
     }
 
+    /// The recorded files.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let artifacts = self.stamp.artifacts.iter();
+        artifacts
+            .map(|artifact| self.dir.join(&artifact.path))
+            .collect()
+    }
+
     /// Takes note of what a running server has loaded. A build must load only its own
     /// libraries: a search path of the user can make two builds load the same ones.
     pub fn check_loaded(&self, loaded: &BTreeSet<PathBuf>) -> Result<()> {

@@ -201,6 +201,7 @@ fn model(
         false => Err((format!("there is no model {}", path.display()), hint)),
     };
     Ok(match (&request.model, &gate.model) {
+        (_, ModelSource::None) => Ok(("none".to_owned(), PathBuf::new())),
         (Some(path), _) => {
             let path = std::path::absolute(path)?;
             // What the user names must be there.

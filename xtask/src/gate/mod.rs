@@ -17,18 +17,32 @@
 //! | `drafts` | the comparison "same drafts, bit for bit" and its verdicts |
 //! | `acceptance` | the comparison "no fewer drafted tokens accepted" and its verdicts |
 //! | `perf` | the comparison "not slower" and its verdicts |
+//! | `logits` | the comparison "same logits, bit for bit", and the probe that reads them |
+//! | `counters` | the comparison "the same counts, or better ones" |
+//! | `retrieval` | needles in haystacks, found again or not |
+//! | `integrity`, `artifacts` | what needs no model: the tree, and the built files |
+//! | `checks` | questions with yes or no, which several kinds ask |
+//! | `goldens` | what was recorded once, and `--bless` |
+//! | `store` | records as plain files, run by run |
 //! | `table`, `report` | records for people |
+//! | `work` | what a kind of gate is given and gives back |
 //!
 //! A new kind of gate is a variant of [`definition::Plan`], a type for its definition, a module
-//! beside `chash`, and a match arm here.
+//! beside `chash` with a function `gate`, and a match arm in `compare`.
 
 pub mod acceptance;
+pub mod artifacts;
 pub mod bisect;
 pub mod chash;
+pub mod checks;
 pub mod client;
+pub mod counters;
 pub mod definition;
 pub mod drafts;
+pub mod goldens;
 pub mod identity;
+pub mod integrity;
+pub mod logits;
 pub mod missing;
 pub mod orphans;
 pub mod perf;
@@ -36,27 +50,31 @@ pub mod pool;
 pub mod prompts;
 pub mod remote;
 pub mod report;
+pub mod retrieval;
 pub mod runner;
 pub mod server;
 pub mod session;
 mod sides;
+pub mod store;
 pub mod table;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod texts;
 mod unjudged;
+pub mod work;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::ctx::Ctx;
 use crate::error::{Error, Kind, Result, ResultExt};
-use crate::model::{Digest, GateRecord, ModelStamp, PromptStamp, Verdict};
+use crate::model::{Digest, GateRecord, HostStamp, ModelSource, ModelStamp, PromptStamp, Verdict};
 use crate::patchset::{Patch, Series};
 use definition::Plan;
 use missing::Skipped;
 use session::Halt;
 use sides::{Sides, void};
+use work::{Found, Work};
 
 /// What to gate.
 #[derive(Clone, Debug, Default)]
@@ -71,6 +89,8 @@ pub struct Request {
     pub keep_logs: bool,
     /// A GGUF file instead of the definitions' models.
     pub model: Option<PathBuf>,
+    /// Record what the gates give in `gates/goldens.toml`.
+    pub bless: bool,
     /// Two llama-server programs instead of this project's builds: baseline and candidate.
     pub servers: Option<(PathBuf, PathBuf)>,
     /// Only these patches of the series, without the switches of the others. Needs a project that
@@ -92,11 +112,20 @@ pub struct Report {
     /// Over all gates. Those that were skipped count where they were named; where nothing ran,
     /// nothing can be said.
     pub verdict: Verdict,
+    /// What `--bless` changed in `gates/goldens.toml`.
+    pub blessed: Vec<goldens::Change>,
+    /// The run's id in the [store].
+    pub run: String,
 }
 
 /// Runs gates and writes their records and the report below `target/gate/`. `command` is what
 /// the report names for running it again.
 pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
+    if request.bless {
+        goldens::check_request(request)?;
+        goldens::check_committed(ctx)?;
+    }
+    let mut book = goldens::Book::load(&ctx.project)?;
     let mut plans = definition::load(&ctx.project, &request.gates, request.quick)?;
     if request.gates.is_empty() {
         if request.servers.is_none() {
@@ -118,6 +147,14 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     // First what is there: a missing model must not cost a build.
     let (ready, skipped) = missing::part(ctx, request, plans)?;
     let sides = Sides::prepare(ctx, request, &ready)?;
+    let place = sides
+        .origin()
+        .map(|origin| goldens::Place::of(&origin.vanilla.manifest));
+    let names = ready
+        .iter()
+        .map(|(plan, _)| plan.common().definition.id.clone());
+    let store = store::Store::below(&dir);
+    let run = store.begin(command, request.quick, names.collect(), host())?;
     let mut records = Vec::new();
     let mut files = Vec::new();
     for (plan, model) in ready {
@@ -129,11 +166,13 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
             }
             record => record,
         };
-        let record = record.context(|| format!("gate {gate}"))?;
-        let name = format!("{}-{gate}.json", file_time(&record.started));
-        crate::model::write_json(&dir.join(&name), &record)?;
+        let mut record = record.context(|| format!("gate {gate}"))?;
+        if let Some(place) = place.as_ref().filter(|_| !request.bless) {
+            let golden = book.judge(&record, place);
+            goldens::apply(&mut record, golden);
+        }
+        files.push(run.add(&mut record)?);
         crate::model::write_json(&latest(&dir, gate), &record)?;
-        files.push(dir.join(name));
         records.push(record);
     }
     // Whoever names a gate wants its verdict; there is none.
@@ -149,12 +188,25 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     }
     text.push_str(&missing::section(&skipped));
     crate::model::write_atomic(&report, text.as_bytes())?;
+    let mut blessed = Vec::new();
+    if let Some(place) = place.filter(|_| request.bless) {
+        goldens::check_verdicts(&records)?;
+        // What was edited meanwhile was perhaps run.
+        goldens::check_committed(ctx)?;
+        blessed = book.bless(&records, &place);
+        for change in &blessed {
+            ctx.sink.note(&format!("golden {change}"));
+        }
+        book.write()?;
+    }
     Ok(Report {
+        blessed,
         verdict,
         records,
         files,
         report,
         skipped,
+        run: run.stamp().id.clone(),
     })
 }
 
@@ -206,7 +258,7 @@ fn latest(dir: &Path, gate: &str) -> PathBuf {
 }
 
 fn forget(dir: &Path, plans: &[Plan]) -> Result<()> {
-    let mut old = vec![dir.join("report.md")];
+    let mut old = vec![dir.join("report.md"), dir.join("report.html")];
     for plan in plans {
         old.push(latest(dir, &plan.common().definition.id));
     }
@@ -219,12 +271,24 @@ fn forget(dir: &Path, plans: &[Plan]) -> Result<()> {
     Ok(())
 }
 
+fn host() -> HostStamp {
+    let machine = perf::machine::begin();
+    HostStamp {
+        system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        processors: machine.processors,
+        model: machine.model,
+    }
+}
+
 /// `2026-07-29T12:34:56Z` as part of a file name.
 fn file_time(time: &str) -> String {
     time.chars().filter(|c| !matches!(c, ':' | '-')).collect()
 }
 
 fn model_stamp(name: String, model: &Path) -> Result<ModelStamp> {
+    if model.as_os_str().is_empty() {
+        return Ok(ModelStamp::none());
+    }
     Ok(ModelStamp {
         name,
         size: fs_err::metadata(model)?.len(),
@@ -244,6 +308,8 @@ fn say_what_is_removed(ctx: &Ctx) {
     }
 }
 
+/// Runs one gate: prepares both sides, lets its kind compare, and checks afterwards that what was
+/// compared is still what was checked.
 fn run_one(
     ctx: &Ctx,
     request: &Request,
@@ -285,72 +351,30 @@ fn run_one(
     let task = ctx.sink.task(&format!("gate {}", definition.id), None);
     let halt = Halt::new(&ctx.cancel).within(definition.budget);
     let texts = texts::resolve(&mut plan, &runner, &halt)?;
-    let mut measured = None;
-    let mut shares = Vec::new();
-    let findings = match what {
-        Plan::Chash(_) => {
-            let comparison = chash::Comparison {
-                prompts: &plan.prompts,
-                n_max: &plan.n_max,
-                slots: &plan.slots,
-                settings: &plan.settings,
-                n_predict: definition.n_predict,
-                drafted_equals_plain: definition.drafted_equals_plain,
-                parallel,
-            };
-            comparison.run(&runner, &halt, task.as_ref())?
-        }
-        Plan::Drafts(_, settings) => {
-            let comparison = drafts::Comparison {
-                prompts: &plan.prompts,
-                settings,
-                n_predict: definition.n_predict,
-                parallel,
-            };
-            chash::Findings {
-                cells: comparison.run(&runner, &halt, task.as_ref())?,
-                ..Default::default()
-            }
-        }
-        Plan::Acceptance(_, drop) => {
-            let comparison = acceptance::Comparison {
-                prompts: &plan.prompts,
-                n_max: &plan.n_max,
-                drop: *drop,
-                parallel,
-            };
-            shares = comparison.run(&runner, &halt, task.as_ref())?;
-            chash::Findings::default()
-        }
-        Plan::Perf(_, perf) => {
-            let bench = perf::measure::ServerBench {
-                runner: &runner,
-                prompts: &plan.prompts,
-                warm_up: perf.warm_up,
-            };
-            let record = perf::run(perf, &plan.n_max, &bench, &halt, task.as_ref())?;
-            let notes = perf::show::remarks(&record);
-            measured = Some(record);
-            chash::Findings {
-                notes,
-                ..Default::default()
-            }
-        }
-    };
+    let found = compare(
+        what,
+        &Work {
+            ctx,
+            plan: &plan,
+            runner: &runner,
+            parallel,
+            halt: &halt,
+            task: task.as_ref(),
+            origin: sides.origin(),
+        },
+    )?;
     // What was compared must still be what was checked.
     baseline.check_files()?;
     candidate.check_files()?;
-    let reason = void(sides, &baseline, &candidate);
-    let cells = match &measured {
-        Some(perf) => perf::judge::verdict(&perf.metrics, &perf.counters),
-        None => {
-            let cells = findings.cells.iter().map(|cell| cell.verdict);
-            Verdict::all(cells.chain(shares.iter().map(|share| share.verdict)))
-        }
-    };
-    let verdict = match &reason {
-        Some(_) if cells != Verdict::Fail => Verdict::Inconclusive,
-        _ => cells,
+    // Where nothing is run, nothing can be run on the same thing twice.
+    let runs = definition.model != ModelSource::None;
+    let reason = (found.skipped.clone())
+        .or_else(|| runs.then(|| void(sides, &baseline, &candidate)).flatten());
+    let verdict = match (&reason, found.verdict()) {
+        (_, Verdict::Fail) => Verdict::Fail,
+        (_, Verdict::Skipped) => Verdict::Skipped,
+        (Some(_), _) => Verdict::Inconclusive,
+        (None, verdict) => verdict,
     };
     task.finish(&verdict.to_string());
     if verdict == Verdict::Pass && !request.keep_logs {
@@ -360,7 +384,8 @@ fn run_one(
             .note(&format!("server logs: {}", ctx.project.show(&logs)));
     }
     Ok(GateRecord {
-        schema: 1,
+        schema: store::SCHEMA,
+        run: None,
         gate: definition.id.clone(),
         kind: definition.kind,
         title: definition.title.clone(),
@@ -376,20 +401,43 @@ fn run_one(
         n_predict: definition.n_predict,
         n_max: plan.n_max.clone(),
         slots: plan.slots.clone(),
-        prompts: plan
-            .prompts
-            .iter()
-            .map(|prompt| PromptStamp {
-                name: prompt.name.clone(),
-                length: prompt.ids.len(),
-                sha256: chash::digest(&prompt.ids),
-                text: texts.get(&prompt.name).copied(),
-            })
+        prompts: (plan.prompts.iter())
+            .map(|prompt| prompt_stamp(prompt, texts.get(&prompt.name).copied()))
             .collect(),
-        perf: measured,
-        acceptance: shares,
-        cells: findings.cells,
-        drafted_against_plain: findings.drafted_against_plain,
-        notes: [findings.notes, sides::remarks(&baseline, &candidate)].concat(),
+        perf: found.perf,
+        acceptance: found.acceptance,
+        checks: found.checks,
+        logits: found.logits,
+        probes: found.probes,
+        counters: found.counters,
+        retrieval: found.retrieval,
+        golden: None,
+        cells: found.cells,
+        drafted_against_plain: found.drafted_against_plain,
+        notes: [found.notes, sides::remarks(&baseline, &candidate)].concat(),
     })
+}
+
+/// Each kind has one entry.
+fn compare(what: &Plan, work: &Work<'_>) -> Result<Found> {
+    match what {
+        Plan::Chash(_) => chash::gate(work),
+        Plan::Drafts(_, settings) => drafts::gate(work, settings),
+        Plan::Acceptance(_, drop) => acceptance::gate(work, *drop),
+        Plan::Perf(_, perf) => perf::gate(work, perf),
+        Plan::Integrity(_) => integrity::gate(work),
+        Plan::Artifacts(_, allow) => artifacts::gate(work, allow),
+        Plan::Logits(_, plan) => logits::gate(work, plan),
+        Plan::Counters(_, plan) => counters::gate(work, plan),
+        Plan::Retrieval(_, plan) => retrieval::gate(work, plan),
+    }
+}
+
+fn prompt_stamp(prompt: &session::Prompt, text: Option<Digest>) -> PromptStamp {
+    PromptStamp {
+        name: prompt.name.clone(),
+        length: prompt.ids.len(),
+        sha256: chash::digest(&prompt.ids),
+        text,
+    }
 }

@@ -34,19 +34,53 @@ pub fn run_some(
     task: &dyn Task,
     run: &(dyn Fn(&Session<'_>) -> Result<Answers> + Sync),
 ) -> Result<Vec<Option<Answers>>> {
+    let results: Vec<Mutex<Option<Answers>>> = sessions.iter().map(|_| Mutex::default()).collect();
+    let one = |at: usize| -> Result<()> {
+        if let (Some(session), Some(result)) = (sessions.get(at), results.get(at)) {
+            *lock(result) = Some(run(session)?);
+        }
+        Ok(())
+    };
+    work_off(sessions.len(), parallel, halt, task, &one)?;
+    Ok(results.iter().map(|result| lock(result).take()).collect())
+}
+
+/// Does `one` for 0, 1, … below `count`, `parallel` at a time. The first error stops the others,
+/// and so does the end of the time budget.
+pub fn each(
+    count: usize,
+    parallel: usize,
+    halt: &Halt,
+    task: &dyn Task,
+    one: &(dyn Fn(usize) -> Result<()> + Sync),
+) -> Result<()> {
+    let done = work_off(count, parallel, halt, task, one)?;
+    if done < count {
+        let of = format!("after {done} of {count} runs");
+        halt.check().map_err(|error| error.context(of))?;
+    }
+    Ok(())
+}
+
+/// As [`each`], but the end of the time budget is no error. Returns how many were done.
+fn work_off(
+    count: usize,
+    parallel: usize,
+    halt: &Halt,
+    task: &dyn Task,
+    one: &(dyn Fn(usize) -> Result<()> + Sync),
+) -> Result<usize> {
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<Answers>>> = sessions.iter().map(|_| Mutex::default()).collect();
     let failed: Mutex<Option<Error>> = Mutex::default();
     let work = || {
         while !halt.is_set() {
             let at = next.fetch_add(1, Ordering::SeqCst);
-            let (Some(session), Some(result)) = (sessions.get(at), results.get(at)) else {
+            if at >= count {
                 return;
-            };
-            match run(session) {
-                Ok(answers) => {
-                    *lock(result) = Some(answers);
+            }
+            match one(at) {
+                Ok(()) => {
                     done.fetch_add(1, Ordering::SeqCst);
                 }
                 Err(error) => {
@@ -60,12 +94,12 @@ pub fn run_some(
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..parallel.max(1)).map(|_| scope.spawn(work)).collect();
         while workers.iter().any(|worker| !worker.is_finished()) {
-            task.progress(done.load(Ordering::SeqCst) as u64, sessions.len() as u64);
+            task.progress(done.load(Ordering::SeqCst) as u64, count as u64);
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
     });
     if let Some(error) = lock(&failed).take()
-        // A session that the end of the budget stopped has no fault of its own.
+        // One that the end of the budget stopped has no fault of its own.
         && !(matches!(error.kind(), Kind::Interrupted | Kind::Inconclusive) && halt.is_late())
     {
         return Err(error);
@@ -73,7 +107,7 @@ pub fn run_some(
     if !halt.is_late() {
         halt.check()?;
     }
-    Ok(results.iter().map(|result| lock(result).take()).collect())
+    Ok(done.load(Ordering::SeqCst))
 }
 
 /// Poisoned locks hold good data: the panic that poisoned them ends the run anyway.

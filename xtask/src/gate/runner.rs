@@ -78,6 +78,9 @@ impl ServerRunner<'_> {
         if session.slots > 1 {
             answers.busy_slots = server.ask(halt, |client| Ok(client.busy_slots()))?;
         }
+        if session.n_max > 0 {
+            answers.drafts = server.ask(halt, |client| Ok(client.drafts()))?;
+        }
         server.end()?;
         if session.trace.is_some() {
             let file = self.trace(&name);

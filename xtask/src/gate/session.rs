@@ -69,6 +69,19 @@ pub struct Answer {
     pub counters: Option<BTreeMap<String, u64>>,
 }
 
+/// What a server has counted of its drafts since it started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DraftCounts {
+    /// Drafts that were verified.
+    pub drafts: u64,
+    /// Tokens in them.
+    pub drafted: u64,
+    /// Of them accepted.
+    pub accepted: u64,
+    /// Of them accepted, by their place in the draft.
+    pub by_position: Vec<u64>,
+}
+
 /// What a session gave.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answers {
@@ -76,6 +89,8 @@ pub struct Answers {
     pub waves: Vec<Vec<Answer>>,
     /// Slots busy at the same time, averaged over all decodes, where the server tells.
     pub busy_slots: Option<f64>,
+    /// What the server has counted of its drafts, where it drafts and tells.
+    pub drafts: Option<DraftCounts>,
     /// What `spec-trace` wrote, where the session asked for it.
     pub trace: Option<String>,
 }

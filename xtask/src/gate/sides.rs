@@ -13,8 +13,10 @@ use crate::gate::definition::Plan;
 use crate::gate::identity::{self, Side};
 use crate::gate::missing::Ready;
 use crate::gate::remote::{self, Address};
+use crate::gate::work::Origin;
 use crate::model::{Base, ChashGate, Flavour, GateBackend, PatchSetStamp, SideDefinition};
 use crate::patchset::{Patch, Series};
+use crate::vendor::Pristine;
 
 /// What the gates of a run compare.
 pub struct Sides<'a> {
@@ -23,6 +25,8 @@ pub struct Sides<'a> {
     named: Option<&'a (PathBuf, PathBuf)>,
     /// Vanilla and patched, by backend.
     builds: BTreeMap<&'static str, [Build; 2]>,
+    /// What the builds for the CPU were made from.
+    made: Option<(Pristine, Series)>,
     /// What the patches declare, and what of that is not applied.
     switches: Vec<String>,
     dropped: Vec<String>,
@@ -35,6 +39,7 @@ impl<'a> Sides<'a> {
             root: ctx.project.root().to_path_buf(),
             named: request.servers.as_ref(),
             builds: BTreeMap::new(),
+            made: None,
             switches: Vec::new(),
             dropped: Vec::new(),
         };
@@ -71,7 +76,24 @@ impl<'a> Sides<'a> {
             };
             sides.builds.insert(backend.name(), builds);
         }
+        let series = match &request.patches {
+            Some(patches) => Series::of(&ctx.project, &base, patches.clone())?,
+            None => series,
+        };
+        sides.made = Some((crate::vendor::ensure(ctx, &base)?, series));
         Ok(sides)
+    }
+
+    /// What the builds for the CPU were made from; `None` where there are none.
+    pub fn origin(&self) -> Option<Origin<'_>> {
+        let (pristine, series) = self.made.as_ref()?;
+        let [vanilla, patched] = self.builds.get(GateBackend::Cpu.name())?;
+        Some(Origin {
+            pristine,
+            series,
+            vanilla,
+            patched,
+        })
     }
 
     /// One side of a gate, checked as far as that goes.

@@ -1,8 +1,8 @@
 //! The table of a gate: one row per number of slots and longest draft, one column per prompt,
 //! or per setting in a gate of kind `drafts`.
 
-use crate::gate::acceptance;
 use crate::gate::perf::show;
+use crate::gate::{acceptance, checks, counters, goldens, logits, retrieval};
 use crate::model::{CellRecord, GateKind, GateRecord, Verdict};
 
 /// Which signs a table may use.
@@ -35,8 +35,13 @@ pub fn rows(record: &GateRecord, signs: Signs) -> Vec<Vec<String>> {
     if let Some(perf) = &record.perf {
         return show::rows(perf, signs);
     }
-    if record.kind == GateKind::Acceptance {
-        return acceptance::rows(&record.acceptance, signs);
+    match record.kind {
+        GateKind::Acceptance => return acceptance::rows(&record.acceptance, signs),
+        GateKind::Integrity | GateKind::Artifacts => return checks::rows(&record.checks, signs),
+        GateKind::Logits => return logits::rows(&record.logits, signs),
+        GateKind::Counters => return counters::rows(&record.counters, &record.checks, signs),
+        GateKind::Retrieval => return retrieval::rows(&record.retrieval, signs),
+        GateKind::Chash | GateKind::Drafts | GateKind::Perf => {}
     }
     let settings = settings(record);
     let has_settings = settings.iter().any(Option::is_some);
@@ -228,10 +233,25 @@ pub fn text(record: &GateRecord, signs: Signs) -> String {
             text.push_str(&format!("{fault}\n"));
         }
     }
+    for fault in of_kinds(record, signs) {
+        text.push_str(&format!("{fault}\n"));
+    }
+    if let Some(golden) = &record.golden {
+        text.push_str(&format!("{}\n", goldens::line(golden)));
+    }
     for note in &record.notes {
         text.push_str(&format!("note: {note}\n"));
     }
     text
+}
+
+/// What did not pass in the kinds that have no cells, a line each.
+pub fn of_kinds(record: &GateRecord, signs: Signs) -> Vec<String> {
+    let mut faults = checks::faults(&record.checks, signs);
+    faults.extend(logits::faults(&record.logits, signs));
+    faults.extend(counters::faults(&record.counters, signs));
+    faults.extend(retrieval::faults(&record.retrieval, signs));
+    faults
 }
 
 /// The cells that did not pass.

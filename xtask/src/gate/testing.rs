@@ -34,6 +34,7 @@ impl Runner for Fake<'_> {
         Ok(Answers {
             waves: waves.collect(),
             busy_slots: Some(session.slots as f64),
+            drafts: None,
             trace: None,
         })
     }
@@ -107,6 +108,7 @@ pub fn record(change: &(dyn Fn(&Session<'_>, usize, &mut [Answer]) + Sync)) -> G
     };
     GateRecord {
         schema: 1,
+        run: None,
         gate: "chash".to_owned(),
         kind: GateKind::Chash,
         title: "Same tokens".to_owned(),
@@ -137,6 +139,12 @@ pub fn record(change: &(dyn Fn(&Session<'_>, usize, &mut [Answer]) + Sync)) -> G
             .collect(),
         perf: None,
         acceptance: Vec::new(),
+        checks: Vec::new(),
+        logits: Vec::new(),
+        probes: Vec::new(),
+        counters: Vec::new(),
+        retrieval: Vec::new(),
+        golden: None,
         cells: findings.cells,
         drafted_against_plain: findings.drafted_against_plain,
         notes: findings.notes,

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use crate::error::{Error, Result};
 use crate::gate::definition::Plan;
 use crate::gate::sides::Sides;
-use crate::gate::{chash, model_stamp};
-use crate::model::{GateRecord, PromptStamp, Verdict};
+use crate::gate::{model_stamp, prompt_stamp, store};
+use crate::model::{GateRecord, Verdict};
 
 /// Inconclusive, for what `error` says.
 pub fn record(
@@ -28,7 +28,8 @@ pub fn record(
     }
     let started = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
     Ok(GateRecord {
-        schema: 1,
+        schema: store::SCHEMA,
+        run: None,
         gate: definition.id.clone(),
         kind: definition.kind,
         title: definition.title.clone(),
@@ -45,15 +46,16 @@ pub fn record(
         n_max: plan.n_max.clone(),
         slots: plan.slots.clone(),
         prompts: (plan.prompts.iter())
-            .map(|prompt| PromptStamp {
-                name: prompt.name.clone(),
-                length: prompt.ids.len(),
-                sha256: chash::digest(&prompt.ids),
-                text: None,
-            })
+            .map(|prompt| prompt_stamp(prompt, None))
             .collect(),
         perf: None,
         acceptance: Vec::new(),
+        checks: Vec::new(),
+        logits: Vec::new(),
+        probes: Vec::new(),
+        counters: Vec::new(),
+        retrieval: Vec::new(),
+        golden: None,
         cells: Vec::new(),
         drafted_against_plain: Vec::new(),
         notes: Vec::new(),

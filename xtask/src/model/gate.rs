@@ -30,6 +30,16 @@ pub enum GateKind {
     Perf,
     /// No fewer drafted tokens accepted.
     Acceptance,
+    /// The tree is what base and series make.
+    Integrity,
+    /// The patched build is vanilla's and what the patches add.
+    Artifacts,
+    /// Same logits, bit for bit.
+    Logits,
+    /// The same counts, or better ones.
+    Counters,
+    /// What a prompt holds is found again.
+    Retrieval,
 }
 
 /// A definition of kind `chash`: same tokens from two builds.
@@ -110,6 +120,9 @@ pub enum ModelSource {
     Path(String),
     /// A GGUF file named by an environment variable.
     Env(String),
+    /// No model: a gate that runs nothing.
+    #[serde(skip)]
+    None,
 }
 
 /// Time limits of a gate, in seconds.

@@ -134,6 +134,44 @@ pub struct AcceptanceRecord {
     pub difference: Option<[f64; 3]>,
     /// Whether both sides drafted and accepted as many tokens for every prompt.
     pub equal: bool,
+    /// By how much the share may drop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drop: Option<f64>,
+    /// By position in the draft. Information: the verdict is on the whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub positions: Vec<PositionRecord>,
+    /// Why there is nothing by position.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub positions_absent: Option<String>,
+}
+
+/// One position in the drafts of both sides.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PositionRecord {
+    /// From 1.
+    pub position: usize,
+    /// Of the baseline.
+    pub baseline: PositionShare,
+    /// Of the candidate.
+    pub candidate: PositionShare,
+    /// Candidate less baseline, with its interval of 95 %.
+    pub difference: Option<[f64; 3]>,
+}
+
+/// How often the token at one position was accepted.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PositionShare {
+    /// Drafts that were verified, however long.
+    pub drafts: u64,
+    /// Fewest and most of them that can have had a token at this position: the server counts
+    /// drafts and their tokens, and the last drafts of a sequence are shorter.
+    pub drafted: [u64; 2],
+    /// Accepted tokens at this position.
+    pub accepted: u64,
+    /// Accepted of all drafts, lower and upper end of its interval of 95 %.
+    pub share: Option<[f64; 3]>,
 }
 
 /// An accepted share.

@@ -8,6 +8,7 @@ mod apply;
 pub mod book;
 mod images;
 mod load;
+mod memory;
 mod names;
 mod refresh;
 mod status;
@@ -19,12 +20,12 @@ mod state_tests;
 #[cfg(test)]
 mod tests;
 
-pub use apply::{Moved, apply, copy_file, revert};
+pub use apply::{Moved, Reached, apply, copy_file, reach, revert};
 pub use images::{Image, Images, Landed, Problem, Step, UPSTREAMED, parts, pristine_image};
 pub use load::{Overlay, Patch, Series, is_patch_id};
 pub use names::{Collision, collisions};
 pub use refresh::{records, refresh, registry_drift, registry_of};
 pub use status::{
-    PatchState, TreeStatus, WorkingTree, applied, count, position, read_state, scan, status,
-    status_of_all_bytes,
+    PatchState, Told, TreeStatus, WorkingTree, applied, count, position, read_state, scan, status,
+    status_of_all_bytes, tell,
 };

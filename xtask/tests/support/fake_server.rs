@@ -144,6 +144,7 @@ impl Fake {
                 let prompt: String = said.collect();
                 (200, serde_json::json!({ "prompt": prompt }).to_string())
             }
+            "/detokenize" => (200, text_of(&serde_json::from_slice(&body).unwrap())),
             "/completion" => self.completion(&serde_json::from_slice(&body).unwrap()),
             other => (404, other.to_owned()),
         };
@@ -262,6 +263,13 @@ impl Fake {
             eprintln!("GGML_ASSERT(false) failed");
             std::process::abort();
         }
+        if let Some(needle) = needle(ids) {
+            let answer = match self.fault.as_str() {
+                "forget" => b"I do not know".to_vec(),
+                _ => needle,
+            };
+            return answer.get(n as usize).map_or(46, |byte| u64::from(*byte));
+        }
         let plain = ids.iter().fold(n, |sum, id| (sum * 31 + id) % 509);
         match self.fault.as_str() {
             // Only the prompt of three ids.
@@ -270,4 +278,22 @@ impl Fake {
             _ => plain,
         }
     }
+}
+
+/// A vocabulary in which each byte is a token.
+fn text_of(body: &serde_json::Value) -> String {
+    let ids = body["tokens"].as_array().unwrap().iter();
+    let bytes: Vec<u8> = ids.map(|id| id.as_u64().unwrap() as u8).collect();
+    let text = String::from_utf8_lossy(&bytes);
+    serde_json::json!({ "content": text }).to_string()
+}
+
+/// The number of seven digits in a prompt of bytes.
+fn needle(ids: &[u64]) -> Option<Vec<u8>> {
+    let bytes: Vec<u8> = ids
+        .iter()
+        .map(|id| u8::try_from(*id).unwrap_or(0))
+        .collect();
+    let mut numbers = bytes.split(|byte| !byte.is_ascii_digit());
+    numbers.find(|digits| digits.len() == 7).map(<[u8]>::to_vec)
 }

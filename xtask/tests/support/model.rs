@@ -112,6 +112,7 @@ impl Runner for Model {
                 .trace
                 .map(|_| self.trace(drafted, start, is_candidate)),
             waves,
+            drafts: None,
             busy_slots: Some(session.slots as f64),
         })
     }

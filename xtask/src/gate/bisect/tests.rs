@@ -11,6 +11,8 @@ fn report(record: GateRecord) -> Report {
         files: Vec::new(),
         report: std::path::PathBuf::new(),
         skipped: Vec::new(),
+        blessed: Vec::new(),
+        run: String::new(),
     }
 }
 

@@ -66,6 +66,12 @@ pub fn tail(path: &Path) -> Vec<String> {
     }
 }
 
+/// The end of a log, for a message.
+pub fn log_tail(path: &Path) -> String {
+    let lines = tail(path).into_iter().map(|line| format!("  | {line}"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
