@@ -65,7 +65,7 @@ pub struct GateArgs {
     )]
     compare: Option<Vec<String>>,
     /// Find the first patch of the series that breaks this gate
-    #[arg(long, value_name = "ID", conflicts_with_all = ["gates", "candidate", "upto"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["gates", "candidate", "upto", "bless"])]
     bisect: Option<String>,
     /// With --bisect: judge by this metric alone, such as decode or rss
     #[arg(long, value_name = "NAME", requires = "bisect", value_parser = metric)]

@@ -175,17 +175,6 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         crate::model::write_json(&latest(&dir, gate), &record)?;
         records.push(record);
     }
-    let mut blessed = Vec::new();
-    if let Some(place) = place.filter(|_| request.bless) {
-        goldens::check_verdicts(&records)?;
-        // What was edited meanwhile was perhaps run.
-        goldens::check_committed(ctx)?;
-        blessed = book.bless(&records, &place);
-        for change in &blessed {
-            ctx.sink.note(&format!("golden {change}"));
-        }
-        book.write()?;
-    }
     // Whoever names a gate wants its verdict; there is none.
     let named = (skipped.iter())
         .filter(|skipped| request.gates.contains(&skipped.gate))
@@ -199,6 +188,17 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     }
     text.push_str(&missing::section(&skipped));
     crate::model::write_atomic(&report, text.as_bytes())?;
+    let mut blessed = Vec::new();
+    if let Some(place) = place.filter(|_| request.bless) {
+        goldens::check_verdicts(&records)?;
+        // What was edited meanwhile was perhaps run.
+        goldens::check_committed(ctx)?;
+        blessed = book.bless(&records, &place);
+        for change in &blessed {
+            ctx.sink.note(&format!("golden {change}"));
+        }
+        book.write()?;
+    }
     Ok(Report {
         blessed,
         verdict,

@@ -160,7 +160,7 @@ mod tests {
                 "unknown field `n_max`, expected one of `kind`, `n-max`",
                 Some("n-max"),
             ),
-            ("unknown field `iid`, expected `id`", Some("id")),
+            ("unknown field `titel`, expected `title`", Some("title")),
             (
                 "unknown variant `vanila`, expected `vanilla` or `patched`",
                 Some("vanilla"),
