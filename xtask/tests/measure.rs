@@ -117,14 +117,27 @@ struct Sample {
     reused: f64,
     accepted: f64,
     whole: f64,
+    /// As `whole`, but the time that the server's threads were running.
+    running: f64,
+}
+
+/// Microseconds that the threads of a process have been running.
+fn running(id: u32) -> f64 {
+    let tasks = fs_err::read_dir(format!("/proc/{id}/task")).unwrap();
+    let times = tasks.filter_map(|task| {
+        let text = fs_err::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    times.sum::<f64>() / 1e3
 }
 
 fn sample(server: &mut Server, work: &Work) -> Sample {
     let prompt = ask(server, work.long, 1);
     let short = ask(server, PROMPT, 1);
-    let begun = std::time::Instant::now();
+    let (begun, before) = (std::time::Instant::now(), running(server.id().unwrap()));
     let long = ask(server, PROMPT, work.tokens);
     let whole = begun.elapsed().as_secs_f64() * 1e6;
+    let running = running(server.id().unwrap()) - before;
     let count = |answer: &Answer, name: &str| answer.counters.as_ref().unwrap()[name] as f64;
     let cycles = count(&long, "cycles");
     let of_cycles = |name: &str| count(&long, name) - count(&short, name);
@@ -136,6 +149,7 @@ fn sample(server: &mut Server, work: &Work) -> Sample {
         reused: of_cycles("reused_dft") / of_cycles("launches_dft"),
         accepted: long.accepted as f64 / long.drafted as f64,
         whole: whole / cycles,
+        running: running / cycles,
     }
 }
 
@@ -156,7 +170,7 @@ fn measure(work: &Work, rows: &[Row], n_maxes: &[u32], rounds: usize) {
     let _ = writeln!(
         out,
         "\n{} {}\n\n| n_max | switches | accepted | launches per cycle | reused | catch-up | draft | both: least us, ratio of least, \
-         median of ratios | whole cycle | prompt |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+         median of ratios | whole cycle | the same, time running | prompt |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
         work.model.display(),
         work.flags
     );
@@ -191,7 +205,7 @@ fn measure(work: &Work, rows: &[Row], n_maxes: &[u32], rounds: usize) {
             let first = &mine[0];
             let _ = writeln!(
                 out,
-                "| {n_max} | {name} | {:.3} | {:.2} | {:.1} % | {:.0} us | {:.0} us | {:.0} us, {} | {} | {:.0} us, {} |",
+                "| {n_max} | {name} | {:.3} | {:.2} | {:.1} % | {:.0} us | {:.0} us | {:.0} us, {} | {} | {} | {:.0} us, {} |",
                 first.accepted,
                 first.launches,
                 100.0 * first.reused,
@@ -200,6 +214,7 @@ fn measure(work: &Work, rows: &[Row], n_maxes: &[u32], rounds: usize) {
                 least(mine.iter().map(|s| s.process + s.draft)),
                 ratio(&|s| s.process + s.draft),
                 ratio(&|s| s.whole),
+                ratio(&|s| s.running),
                 least(mine.iter().map(|s| s.prompt)),
                 ratio(&|s| s.prompt),
             );
@@ -232,7 +247,9 @@ fn compute_bound() {
     let model = root().join("target/measure/compute.gguf");
     if !model.is_file() {
         fs_err::create_dir_all(model.parent().unwrap()).unwrap();
-        let made = llama_patchset::fixture::generate("compute", 7, &BTreeMap::new()).unwrap();
+        // So that some drafts are refused, and some are cut short.
+        let dials = BTreeMap::from([("disturb".to_owned(), 3.0)]);
+        let made = llama_patchset::fixture::generate("compute", 7, &dials).unwrap();
         let new = model.with_extension("new");
         let file = std::io::BufWriter::new(fs_err::File::create(&new).unwrap());
         llama_patchset::fixture::gguf::write(&made, file).unwrap();
@@ -243,8 +260,8 @@ fn compute_bound() {
         let work = Work {
             model: model.clone(),
             flags: format!("--spec-draft-p-min {p_min} {}", flags()),
-            tokens: 64,
-            long: 64,
+            tokens: 40,
+            long: 32,
         };
         measure(&work, &rows, &[3], 5);
     }
