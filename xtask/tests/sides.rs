@@ -197,9 +197,13 @@ fn what_is_not_there_is_skipped_and_said_and_never_a_pass() {
     setup.expect(&mut setup.command(&[]), 0, &all);
     let report = std::fs::read_to_string(setup.path("target/gate/report.md")).unwrap();
     assert!(
-        report.contains("## Skipped") && report.contains("did not pass"),
+        report.starts_with("# Gates: PASS\n\n1 of 2 gates skipped")
+            && report.contains("## Skipped")
+            && report.contains("did not pass"),
         "{report}"
     );
+    let page = std::fs::read_to_string(setup.path("target/gate/report.html")).unwrap();
+    assert!(page.contains("1 of 2 gates was skipped"), "{page}");
     // Named beside it, its verdict was wanted.
     setup.expect(
         &mut setup.command(&["--gate", "g", "other"]),

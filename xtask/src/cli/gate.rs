@@ -253,12 +253,14 @@ fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
             skipped.hint
         ));
     }
-    if !report.skipped.is_empty() {
+    let asked = report.records.iter().map(|record| record.verdict);
+    let asked = asked.filter(|verdict| *verdict == Verdict::Skipped).count();
+    let skipped = report.skipped.len() + asked;
+    if skipped > 0 {
+        let all = report.skipped.len() + report.records.len();
         lines.push(format!(
-            "{} of {} gates skipped{}",
-            report.skipped.len(),
-            report.skipped.len() + report.records.len(),
-            match report.records.len() {
+            "{skipped} of {all} gates skipped{}",
+            match all - skipped {
                 0 => ": nothing was compared",
                 _ => "",
             }

@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Serialize;
-
 use crate::build::Build;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
@@ -12,20 +10,9 @@ use crate::gate::Request;
 use crate::gate::client::Client;
 use crate::gate::definition::Plan;
 use crate::gate::sides::{address, program, wants_build};
-use crate::model::{ChashGate, Flavour, GateBackend, ModelSource, SideDefinition, Verdict};
-
-/// A gate that does not run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Skipped {
-    /// Its id.
-    pub gate: String,
-    /// Its title.
-    pub title: String,
-    /// What is not there.
-    pub reason: String,
-    /// What to do.
-    pub hint: String,
-}
+use crate::model::{
+    ChashGate, Flavour, GateBackend, GateRecord, ModelSource, SideDefinition, SkippedGate, Verdict,
+};
 
 /// What is missing, and what to do.
 type Missing = (String, String);
@@ -34,7 +21,7 @@ type Missing = (String, String);
 pub type Ready = (String, PathBuf);
 
 /// Gates that can run, with their models; and those that cannot.
-pub type Parted = (Vec<(Plan, Ready)>, Vec<Skipped>);
+pub type Parted = (Vec<(Plan, Ready)>, Vec<SkippedGate>);
 
 /// Parts the gates that can run, with their models, from those that cannot.
 pub fn part(ctx: &Ctx, request: &Request, plans: Vec<Plan>) -> Result<Parted> {
@@ -52,7 +39,7 @@ pub fn part(ctx: &Ctx, request: &Request, plans: Vec<Plan>) -> Result<Parted> {
                 ctx.sink.warn(&format!(
                     "gate {gate} is SKIPPED, which is no pass: {reason} ({hint})"
                 ));
-                skipped.push(Skipped {
+                skipped.push(SkippedGate {
                     gate,
                     title: definition.title.clone(),
                     reason,
@@ -64,15 +51,35 @@ pub fn part(ctx: &Ctx, request: &Request, plans: Vec<Plan>) -> Result<Parted> {
     Ok((ready, skipped))
 }
 
-/// A report whose headline says what the gates that ran give, with the verdict of the whole run:
-/// a gate that was named and skipped is part of it.
-pub fn headline(report: &str, ran: Verdict, all: Verdict) -> String {
+/// What a gate's verdict counts as in that of its run. Whoever names a gate wants its verdict: a
+/// named one that was skipped, before it ran or while it did, leaves the run without one.
+pub fn counted(verdict: Verdict, named: bool) -> Verdict {
+    match verdict {
+        Verdict::Skipped if named => Verdict::Inconclusive,
+        verdict => verdict,
+    }
+}
+
+/// A report whose headline has the verdict of the whole run and says that gates were skipped, where
+/// some were. The text below it is of those that ran.
+pub fn headline(
+    report: &str,
+    records: &[GateRecord],
+    skipped: &[SkippedGate],
+    all: Verdict,
+) -> String {
+    let verdicts = records.iter().map(|record| record.verdict);
+    let asked = verdicts.clone().filter(|v| *v == Verdict::Skipped).count();
+    let count = skipped.len() + asked;
+    if count == 0 {
+        return report.to_owned();
+    }
     let upper = |verdict: Verdict| verdict.to_string().to_uppercase();
+    let of = skipped.len() + records.len();
     report.replacen(
-        &format!("# Gates: {}\n", upper(ran)),
+        &format!("# Gates: {}\n", upper(Verdict::all(verdicts))),
         &format!(
-            "# Gates: {}\n\nA gate that was named was skipped, so that this is no pass. Of those \
-             that ran:\n",
+            "# Gates: {}\n\n{count} of {of} gates skipped, which is no pass. Of those that ran:\n",
             upper(all)
         ),
         1,
@@ -80,12 +87,12 @@ pub fn headline(report: &str, ran: Verdict, all: Verdict) -> String {
 }
 
 /// What the report says of skipped gates.
-pub fn section(skipped: &[Skipped]) -> String {
+pub fn section(skipped: &[SkippedGate]) -> String {
     if skipped.is_empty() {
         return String::new();
     }
     let lines = skipped.iter().map(|skipped| {
-        let Skipped {
+        let SkippedGate {
             gate,
             title,
             reason,
@@ -250,9 +257,35 @@ mod tests {
     }
 
     #[test]
+    fn a_named_gate_that_was_skipped_counts() {
+        use Verdict::{Inconclusive, Pass, Skipped};
+        let over = |named| Verdict::all([Pass, Skipped].map(|verdict| counted(verdict, named)));
+        assert_eq!((over(false), over(true)), (Pass, Inconclusive));
+    }
+
+    #[test]
+    fn the_headline_says_that_gates_were_skipped() {
+        let passed = crate::gate::testing::record(&|_, _, _| {});
+        let mut itself = passed.clone();
+        itself.verdict = Verdict::Skipped;
+        let cuda = SkippedGate {
+            gate: "cuda".to_owned(),
+            title: String::new(),
+            reason: String::new(),
+            hint: String::new(),
+        };
+        let records = [passed, itself];
+        let text = crate::gate::report::report(&records, "again");
+        assert_eq!(headline(&text, &records[..1], &[], Verdict::Pass), text);
+        let said = headline(&text, &records, &[cuda], Verdict::Inconclusive);
+        let start = "# Gates: INCONCLUSIVE\n\n2 of 3 gates skipped, which is no pass.";
+        assert!(said.starts_with(start), "{said}");
+    }
+
+    #[test]
     fn skipped_gates_stand_in_the_report() {
         assert_eq!(section(&[]), "");
-        let text = section(&[Skipped {
+        let text = section(&[SkippedGate {
             gate: "g".to_owned(),
             title: "T".to_owned(),
             reason: "no model".to_owned(),

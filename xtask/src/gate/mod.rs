@@ -68,10 +68,11 @@ use std::time::Instant;
 
 use crate::ctx::Ctx;
 use crate::error::{Error, Kind, Result, ResultExt};
-use crate::model::{Digest, GateRecord, HostStamp, ModelSource, ModelStamp, PromptStamp, Verdict};
+use crate::model::{
+    Digest, GateRecord, HostStamp, ModelSource, ModelStamp, PromptStamp, SkippedGate, Verdict,
+};
 use crate::patchset::{Patch, Series};
 use definition::Plan;
-use missing::Skipped;
 use session::Halt;
 use sides::{Sides, void};
 use work::{Found, Work};
@@ -108,7 +109,7 @@ pub struct Report {
     /// The Markdown report.
     pub report: PathBuf,
     /// Gates that did not run since something is not there.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedGate>,
     /// Over all gates. Those that were skipped count where they were named; where nothing ran,
     /// nothing can be said.
     pub verdict: Verdict,
@@ -154,7 +155,14 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         .iter()
         .map(|(plan, _)| plan.common().definition.id.clone());
     let store = store::Store::below(&dir);
-    let run = store.begin(command, request.quick, names.collect(), host())?;
+    let run = store.begin(store::Intent {
+        command: command.to_owned(),
+        quick: request.quick,
+        named: !request.gates.is_empty(),
+        gates: names.collect(),
+        skipped: skipped.clone(),
+        host: host(),
+    })?;
     let mut records = Vec::new();
     let mut files = Vec::new();
     for (plan, model) in ready {
@@ -175,17 +183,13 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         crate::model::write_json(&latest(&dir, gate), &record)?;
         records.push(record);
     }
-    // Whoever names a gate wants its verdict; there is none.
-    let named = (skipped.iter())
-        .filter(|skipped| request.gates.contains(&skipped.gate))
-        .map(|_| Verdict::Inconclusive);
-    let ran = Verdict::all(records.iter().map(|record| record.verdict));
-    let verdict = Verdict::all(records.iter().map(|record| record.verdict).chain(named));
+    let all = (records.iter().map(|record| record.verdict))
+        .chain(skipped.iter().map(|_| Verdict::Skipped));
+    let named = !request.gates.is_empty();
+    let verdict = Verdict::all(all.map(|verdict| missing::counted(verdict, named)));
     let report = dir.join("report.md");
-    let mut text = report::report(&records, command);
-    if verdict != ran {
-        text = missing::headline(&text, ran, verdict);
-    }
+    let text = report::report(&records, command);
+    let mut text = missing::headline(&text, &records, &skipped, verdict);
     text.push_str(&missing::section(&skipped));
     crate::model::write_atomic(&report, text.as_bytes())?;
     let mut blessed = Vec::new();

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::error::{Error, Result, ResultExt};
-use crate::model::{GateRecord, HostStamp, RunRecord, RunStamp, write_json};
+use crate::model::{GateRecord, HostStamp, RunRecord, RunStamp, SkippedGate, write_json};
 use crate::project::suggest;
 
 /// Version of records and runs that is read and written.
@@ -39,6 +39,23 @@ pub struct Store {
 pub struct Writer {
     dir: PathBuf,
     stamp: RunStamp,
+}
+
+/// What a run sets out to do; see [`RunRecord`].
+#[derive(Clone, Debug)]
+pub struct Intent {
+    /// What makes it again.
+    pub command: String,
+    /// Whether only the quick subsets run.
+    pub quick: bool,
+    /// Whether its gates were named one by one.
+    pub named: bool,
+    /// The gates that are to run.
+    pub gates: Vec<String>,
+    /// Gates that do not run.
+    pub skipped: Vec<SkippedGate>,
+    /// Where it runs.
+    pub host: HostStamp,
 }
 
 /// A run as it was found.
@@ -84,13 +101,7 @@ impl Store {
 
     /// Begins a run. Its id is made of the time and of digits that no other run of the same
     /// second has.
-    pub fn begin(
-        &self,
-        command: &str,
-        quick: bool,
-        gates: Vec<String>,
-        host: HostStamp,
-    ) -> Result<Writer> {
+    pub fn begin(&self, intent: Intent) -> Result<Writer> {
         fs_err::create_dir_all(&self.dir)?;
         let (id, dir, started) = loop {
             let now = jiff::Timestamp::now();
@@ -102,14 +113,19 @@ impl Store {
                 Err(error) => return Err(error.into()),
             }
         };
-        let stamp = RunStamp { id, host };
+        let stamp = RunStamp {
+            id,
+            host: intent.host,
+        };
         let run = RunRecord {
             schema: SCHEMA,
             run: stamp.clone(),
             started,
-            command: command.to_owned(),
-            quick,
-            gates,
+            command: intent.command,
+            quick: intent.quick,
+            named: intent.named,
+            gates: intent.gates,
+            skipped: intent.skipped,
         };
         write_json(&dir.join(RUN), &run)?;
         Ok(Writer { dir, stamp })
@@ -315,9 +331,15 @@ mod tests {
 
     fn begin(store: &Store, gates: &[&str]) -> Writer {
         let gates = gates.iter().map(|gate| (*gate).to_owned()).collect();
-        store
-            .begin("cargo xtask gate", false, gates, host())
-            .unwrap()
+        let intent = Intent {
+            command: "cargo xtask gate".to_owned(),
+            quick: false,
+            named: false,
+            gates,
+            skipped: Vec::new(),
+            host: host(),
+        };
+        store.begin(intent).unwrap()
     }
 
     fn named(gate: &str) -> GateRecord {

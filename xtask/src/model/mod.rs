@@ -60,7 +60,7 @@ pub use perf_record::{
     ChangeRecord, CounterRecord, MachineStamp, MetricRecord, PerfRecord, RoundRecord, SideSamples,
 };
 pub use retired::{Retired, RetiredPatch};
-pub use run_record::{HostStamp, RunRecord, RunStamp};
+pub use run_record::{HostStamp, RunRecord, RunStamp, SkippedGate};
 pub use series::SeriesFile;
 pub use state::{TrackedFile, TreeState};
 pub use toolchain::{Compilers, Launcher, Tool, Toolchains, Version, Wheel};

@@ -17,8 +17,28 @@ pub struct RunRecord {
     pub command: String,
     /// Whether only the quick subsets run.
     pub quick: bool,
-    /// The gates, in their order.
+    /// Whether its gates were named one by one: then a skipped one is no pass of the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub named: bool,
+    /// The gates that are to run, in their order.
     pub gates: Vec<String>,
+    /// Gates that do not run since something is not there. They leave no record.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<SkippedGate>,
+}
+
+/// A gate that does not run.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SkippedGate {
+    /// Its id.
+    pub gate: String,
+    /// Its title.
+    pub title: String,
+    /// What is not there.
+    pub reason: String,
+    /// What to do.
+    pub hint: String,
 }
 
 /// What all records of one run share.

@@ -20,6 +20,18 @@ pub struct Case {
     pub difference: Option<TokenDifference>,
 }
 
+impl Case {
+    /// A gate that has no other case, or whose verdict does not follow from them.
+    pub fn whole(verdict: Verdict, reason: Option<String>) -> Self {
+        Case {
+            name: "the gate as a whole".to_owned(),
+            verdict,
+            reason,
+            difference: None,
+        }
+    }
+}
+
 /// Parts of a record that are read here as what they are, or that judge nothing.
 const KNOWN: [&str; 3] = ["cells", "acceptance", "perf"];
 
@@ -74,12 +86,7 @@ pub fn cases(record: &GateRecord) -> Vec<Case> {
     }
     let judged = Verdict::all(cases.iter().map(|case| case.verdict));
     if cases.is_empty() || judged != record.verdict || record.reason.is_some() {
-        let whole = Case {
-            name: "the gate as a whole".to_owned(),
-            verdict: record.verdict,
-            reason: record.reason.clone(),
-            difference: None,
-        };
+        let whole = Case::whole(record.verdict, record.reason.clone());
         cases.insert(0, whole);
     }
     cases

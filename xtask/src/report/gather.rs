@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use crate::error::Result;
+use crate::gate::missing;
 use crate::gate::store::{Store, StoredRun};
-use crate::model::{GateRecord, RunRecord, Verdict};
+use crate::model::{GateRecord, RunRecord, SkippedGate, Verdict};
 use crate::report::cases::{Case, cases, rank};
 use crate::report::history::{Past, past};
 use crate::report::visible::{all_visible, visible};
@@ -61,6 +62,13 @@ pub enum State {
         /// Why.
         why: String,
     },
+    /// Not run, since something is not there.
+    Skipped {
+        /// The definition's title.
+        title: String,
+        /// One case, which says why.
+        cases: [Case; 1],
+    },
 }
 
 impl Gate {
@@ -77,6 +85,7 @@ impl Gate {
                 }
             }
             State::Missing { .. } => Verdict::Inconclusive,
+            State::Skipped { .. } => Verdict::Skipped,
         }
     }
 
@@ -84,7 +93,7 @@ impl Gate {
     pub fn record(&self) -> Option<&GateRecord> {
         match &self.state {
             State::Recorded { record, .. } => Some(record),
-            State::Missing { .. } => None,
+            State::Missing { .. } | State::Skipped { .. } => None,
         }
     }
 
@@ -93,7 +102,13 @@ impl Gate {
         match &self.state {
             State::Recorded { cases, .. } => cases,
             State::Missing { .. } => &[],
+            State::Skipped { cases, .. } => cases,
         }
+    }
+
+    /// Whether it was planned and has no record.
+    pub fn is_missing(&self) -> bool {
+        matches!(self.state, State::Missing { .. })
     }
 }
 
@@ -101,6 +116,24 @@ impl Report {
     /// The records.
     pub fn records(&self) -> impl Iterator<Item = &GateRecord> {
         self.gates.iter().filter_map(Gate::record)
+    }
+
+    /// How many gates were skipped.
+    pub fn skipped_gates(&self) -> usize {
+        let verdicts = self.gates.iter().map(Gate::verdict);
+        verdicts.filter(|v| *v == Verdict::Skipped).count()
+    }
+
+    /// `1 of 24 gates was skipped`, where one was.
+    pub fn skipped_words(&self) -> Option<String> {
+        let of = self.gates.len();
+        match self.skipped_gates() {
+            0 => None,
+            1 => Some(format!("1 of {of} gates was skipped, which is no pass.")),
+            some => Some(format!(
+                "{some} of {of} gates were skipped, which is no pass."
+            )),
+        }
     }
 
     /// `llama-0.5.0, patch set 1a2b3c4d5e6f`, each different one; empty for servers that were
@@ -191,13 +224,31 @@ pub fn report_of(runs: Vec<StoredRun>, history: Vec<Past>) -> Result<Report> {
                 visible(&skipped.reason),
             ));
         }
+        for gate in run.plan.iter().flat_map(|plan| &plan.skipped) {
+            let gate: SkippedGate = all_visible(gate)?;
+            report.gates.push(Gate {
+                id: gate.gate,
+                run: id.clone(),
+                state: State::Skipped {
+                    title: gate.title,
+                    cases: [Case::whole(
+                        Verdict::Skipped,
+                        Some(format!("{}; {}", gate.reason, gate.hint)),
+                    )],
+                },
+            });
+        }
         report.runs.push(Run {
             id,
             plan: run.plan.as_ref().map(all_visible).transpose()?,
         });
     }
     report.gates.sort_by_key(|gate| rank(gate.verdict()));
-    let gates = report.gates.iter().map(Gate::verdict);
+    let gates = report.gates.iter().map(|gate| {
+        let plans = report.runs.iter().filter(|run| run.id == gate.run);
+        let named = plans.flat_map(|run| &run.plan).any(|plan| plan.named);
+        missing::counted(gate.verdict(), named)
+    });
     // A file that cannot be read may have been a gate that failed.
     let unread = report.skipped.iter().map(|_| Verdict::Inconclusive);
     report.verdict = Verdict::all(gates.chain(unread));

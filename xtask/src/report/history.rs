@@ -61,12 +61,14 @@ pub fn past(run: &StoredRun) -> Past {
     let recorded = records().map(|record| (visible(&record.gate), record.verdict));
     let missing = run.missing.iter();
     let missing = missing.map(|gate| (visible(gate), Verdict::Inconclusive));
+    let skipped = run.plan.iter().flat_map(|plan| &plan.skipped);
+    let skipped = skipped.map(|gate| (visible(&gate.gate), Verdict::Skipped));
     Past {
         run: visible(&run.id),
         started: started.map(|text| visible(text)).unwrap_or_default(),
         subjects,
         quick: records().any(|record| record.quick),
-        gates: recorded.chain(missing).collect(),
+        gates: recorded.chain(missing).chain(skipped).collect(),
         skipped: run.skipped.len(),
         decode: records().flat_map(decode).collect(),
         accepted: records().flat_map(accepted).collect(),

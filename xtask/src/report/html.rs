@@ -62,11 +62,7 @@ fn head(report: &Report, subjects: &str) -> Markup {
         let cases = report.gates.iter().flat_map(Gate::cases);
         cases.filter(|case| case.verdict == verdict).count()
     };
-    let missing = report
-        .gates
-        .iter()
-        .filter(|gate| gate.record().is_none())
-        .count();
+    let missing = report.gates.iter().filter(|gate| gate.is_missing()).count();
     let seconds: f64 = report.records().map(|record| record.seconds).sum();
     html! {
         p class="eyebrow" { "llama-patchset · gate report" }
@@ -101,12 +97,11 @@ fn head(report: &Report, subjects: &str) -> Markup {
 
 fn meaning(report: &Report) -> String {
     let quick = report.records().any(|record| record.quick);
-    let missing = report
-        .gates
-        .iter()
-        .filter(|gate| gate.record().is_none())
-        .count();
+    let missing = report.gates.iter().filter(|gate| gate.is_missing()).count();
     let text = match report.verdict {
+        Verdict::Pass if report.skipped_gates() > 0 => {
+            "Every comparison that ran passed, and so did its control.".to_owned()
+        }
         Verdict::Pass => "Every comparison passed, and so did its control.".to_owned(),
         Verdict::Fail => "A comparison did not pass. What differs is named below.".to_owned(),
         _ if missing > 0 => {
@@ -118,15 +113,20 @@ fn meaning(report: &Report) -> String {
         _ if !report.skipped.is_empty() => {
             "Some records cannot be read. This is not a pass.".to_owned()
         }
+        _ if report.skipped_gates() > 0
+            && !(report.gates.iter()).any(|gate| gate.verdict() == Verdict::Inconclusive) =>
+        {
+            "What was asked for did not run.".to_owned()
+        }
         _ => {
             "A control did not pass, or a run did not do what it was there for. This is not a pass."
                 .to_owned()
         }
     };
-    match quick {
-        true => format!("{text} Only quick subsets ran."),
-        false => text,
-    }
+    let skipped = report.skipped_words();
+    let quick = quick.then(|| "Only quick subsets ran.".to_owned());
+    let words: Vec<String> = [Some(text), skipped, quick].into_iter().flatten().collect();
+    words.join(" ")
 }
 
 fn overview(report: &Report) -> Markup {
@@ -142,6 +142,7 @@ fn overview(report: &Report) -> Markup {
                             p { @match &gate.state {
                                 State::Recorded { record, .. } => { (record.title) }
                                 State::Missing { why } => { (why) }
+                                State::Skipped { title, .. } => { (title) }
                             } }
                         }
                         div class="cells" {
@@ -173,7 +174,8 @@ fn tally(gate: &Gate) -> String {
             let quick = if record.quick { " · quick" } else { "" };
             format!("{} · {:.0} s{quick}", words.join(", "), record.seconds)
         }
-        None => "no record".to_owned(),
+        None if gate.is_missing() => "no record".to_owned(),
+        None => words.join(", "),
     }
 }
 

@@ -45,12 +45,10 @@ fn write(report: &Report, writer: &mut Writer<Vec<u8>>) -> std::io::Result<()> {
 fn cases(gate: &Gate) -> Vec<Case> {
     match &gate.state {
         State::Recorded { cases, .. } => cases.clone(),
-        State::Missing { why } => vec![Case {
-            name: "the gate as a whole".to_owned(),
-            verdict: Verdict::Inconclusive,
-            reason: Some(why.clone()),
-            difference: None,
-        }],
+        State::Skipped { cases, .. } => cases.to_vec(),
+        State::Missing { why } => {
+            vec![Case::whole(Verdict::Inconclusive, Some(why.clone()))]
+        }
     }
 }
 

@@ -50,10 +50,14 @@ pub fn markdown(report: &Report) -> String {
                     inline(&format!("{}{quick}", record.title))
                 }
                 State::Missing { why } => inline(why),
+                State::Skipped { title, .. } => inline(title),
             },
         ]
     }));
     let _ = writeln!(text, "{}", table(&overview));
+    if let Some(words) = report.skipped_words() {
+        let _ = writeln!(text, "{words}\n");
+    }
     for (file, reason) in &report.skipped {
         let _ = writeln!(text, "- not read: {}: {}", code(file), inline(reason));
     }
@@ -78,7 +82,9 @@ pub fn markdown(report: &Report) -> String {
 }
 
 fn details(text: &mut String, gate: &Gate) {
-    let Some(record) = gate.record() else { return };
+    if gate.is_missing() {
+        return;
+    }
     let verdict = gate.verdict();
     let open = if verdict == Verdict::Pass {
         ""
@@ -109,7 +115,7 @@ fn details(text: &mut String, gate: &Gate) {
         }
     }
     // What was skipped has a table of nothing.
-    if verdict != Verdict::Skipped {
+    if let Some(record) = gate.record().filter(|_| verdict != Verdict::Skipped) {
         let rows = rows(record, Signs::Unicode);
         let cells = |row: &Vec<String>| row.iter().map(|cell| inline(cell)).collect();
         let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();

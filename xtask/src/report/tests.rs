@@ -16,7 +16,7 @@ use crate::gate::testing::{record, tangle};
 use crate::model::{
     AcceptanceRecord, ChangeRecord, CounterRecord, GateKind, GateRecord, HostStamp, MachineStamp,
     Metric, MetricRecord, PerfRecord, PositionRecord, PositionShare, RoundRecord, RunRecord,
-    RunStamp, ShareRecord, SideSamples, Verdict,
+    RunStamp, ShareRecord, SideSamples, SkippedGate, Verdict,
 };
 
 fn acceptance() -> GateRecord {
@@ -151,7 +151,9 @@ fn run(id: &str, gates: &[&str], records: Vec<GateRecord>) -> StoredRun {
             started: "2026-01-02T03:04:05Z".to_owned(),
             command: "cargo xtask gate".to_owned(),
             quick: false,
+            named: false,
             gates: gates.iter().map(|gate| (*gate).to_owned()).collect(),
+            skipped: Vec::new(),
         }),
         records: records
             .into_iter()
@@ -204,6 +206,60 @@ fn what_is_missing_or_cannot_be_read_is_no_pass() {
     let mut lie = record(&tangle);
     lie.verdict = Verdict::Pass;
     assert_eq!(verdict(run("r", &["chash"], vec![lie])), Verdict::Fail);
+}
+
+fn skipped_gate(gate: &str) -> SkippedGate {
+    SkippedGate {
+        gate: gate.to_owned(),
+        title: "Same tokens on a GPU".to_owned(),
+        reason: "this machine has no GPU".to_owned(),
+        hint: "run it on one that has".to_owned(),
+    }
+}
+
+#[test]
+fn a_gate_that_was_skipped_stands_in_every_form() {
+    let report = |named: bool, gates: &[&str], records| {
+        let mut run = run("r", gates, records);
+        let plan = run.plan.as_mut().unwrap();
+        plan.skipped.push(skipped_gate("cuda"));
+        plan.named = named;
+        let history = vec![super::history::past(&run)];
+        report_of(vec![run], history).unwrap()
+    };
+    let some = report(false, &["perf"], vec![perf()]);
+    assert_eq!(some.verdict, Verdict::Pass);
+    assert_eq!(some.gates[0].verdict(), Verdict::Skipped);
+    assert_eq!(some.history[0].gates[1].1, Verdict::Skipped);
+    let (counts, texts) = xml(&junit(&some).unwrap());
+    assert_eq!((counts["testsuite"], counts["skipped"]), (2, 1));
+    let why = "this machine has no GPU; run it on one that has";
+    assert!(texts.iter().any(|text| text == why), "{texts:?}");
+    let comment = markdown(&some);
+    let page = html(&some);
+    for word in [why, "cuda", "1 of 2 gates was skipped, which is no pass."] {
+        assert!(comment.contains(word), "{word}: {comment}");
+        assert!(page.contains(word), "{word}: {page}");
+    }
+    assert!(!page.contains("Every comparison passed"));
+    // Where it was named, or where nothing else ran, the others do not decide.
+    let named = report(true, &["perf"], vec![perf()]);
+    assert_eq!(named.verdict, Verdict::Inconclusive);
+    assert!(html(&named).contains("What was asked for did not run."));
+    assert_eq!(report(false, &[], vec![]).verdict, Verdict::Inconclusive);
+}
+
+#[test]
+fn a_named_gate_that_skipped_itself_is_no_pass() {
+    let mut skipped = record(&|_, _, _| {});
+    skipped.gate = "logits".to_owned();
+    skipped.verdict = Verdict::Skipped;
+    skipped.cells.clear();
+    let mut run = run("r", &["perf", "logits"], vec![perf(), skipped]);
+    let verdict = |run: &StoredRun| report_of(vec![run.clone()], Vec::new()).unwrap().verdict;
+    assert_eq!(verdict(&run), Verdict::Pass);
+    run.plan.as_mut().unwrap().named = true;
+    assert_eq!(verdict(&run), Verdict::Inconclusive);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 use super::*;
 use crate::gate::Report;
-use crate::gate::missing::Skipped;
 use crate::gate::testing::{record, tangle};
 use crate::model::GateRecord;
 
@@ -77,7 +76,7 @@ fn errors_are_unclear_where_another_prefix_may_do_better() {
         assert_eq!(said(Err(error), None).unwrap_err().kind(), kind);
     }
     let mut skipped = report(record(&|_, _, _| {}));
-    skipped.skipped.push(Skipped {
+    skipped.skipped.push(crate::model::SkippedGate {
         gate: "g".to_owned(),
         title: String::new(),
         reason: "no model".to_owned(),

@@ -237,9 +237,15 @@ fn runs_are_compared_gate_by_gate() {
             processors: 2,
             model: None,
         };
-        let run = store
-            .begin("cargo xtask gate", false, planned, host)
-            .unwrap();
+        let intent = crate::gate::store::Intent {
+            command: "cargo xtask gate".to_owned(),
+            quick: false,
+            named: false,
+            gates: planned,
+            skipped: Vec::new(),
+            host,
+        };
+        let run = store.begin(intent).unwrap();
         for gate in gates {
             let mut record = good();
             record.gate = (*gate).to_owned();

@@ -24,6 +24,7 @@ pub fn details(gate: &Gate, at: usize) -> Markup {
             }
             @match &gate.state {
                 State::Missing { why } => { p class="caution" { (why) } }
+                State::Skipped { title, cases } => { p { (title) } (faults(cases)) }
                 State::Recorded { record, cases, file } => {
                     p { (record.title) @if record.quick { " Only the quick subset of the definition ran." } }
                     (faults(cases))
