@@ -66,7 +66,11 @@ impl Comparison<'_> {
             })
         };
         let sessions: Vec<Session<'_>> = self.n_max.iter().flat_map(sides).collect();
-        let run = |session: &Session<'_>| runner.run(session, halt);
+        let run = |session: &Session<'_>| {
+            let answers = runner.run(session, halt)?;
+            session.check(&answers)?;
+            Ok(answers)
+        };
         let answers = pool::run_all(&sessions, self.parallel, halt, task, &run)?;
         let pairs = self.n_max.iter().zip(answers.chunks(2));
         pairs

@@ -111,7 +111,11 @@ impl Comparison<'_> {
             })
         };
         let sessions: Vec<Session<'_>> = self.n_max.iter().flat_map(sides).collect();
-        let run = |session: &Session<'_>| runner.run(session, halt);
+        let run = |session: &Session<'_>| {
+            let answers = runner.run(session, halt)?;
+            session.check(&answers)?;
+            Ok(answers)
+        };
         let answers = pool::run_all(&sessions, self.parallel, halt, task, &run)?;
         let (mut counters, mut checks) = (Vec::new(), Vec::new());
         for (n_max, runs) in self.n_max.iter().zip(answers.chunks(3)) {
@@ -219,7 +223,8 @@ fn samples(answers: &Answers) -> SideSamples {
         match (&mut sum, &answer.counters) {
             (Some(sum), Some(counters)) => {
                 for (name, value) in counters.iter().filter(|(name, _)| !name.starts_with("us_")) {
-                    *sum.entry(name.clone()).or_default() += value;
+                    let sum = sum.entry(name.clone()).or_default();
+                    *sum = sum.saturating_add(*value);
                 }
             }
             _ => sum = None,

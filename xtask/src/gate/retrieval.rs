@@ -56,6 +56,18 @@ impl RetrievalPlan {
         if !depths.iter().all(share) || !definition.recall.iter().all(share) {
             return Err(Error::config("depths and recall are fractions from 0 to 1"));
         }
+        if definition.recall == Some(0.0) {
+            return Err(Error::config(
+                "recall is 0, which any answer reaches; take it out, and answers must be equal",
+            ));
+        }
+        // Haystacks are made before a server can say how many tokens they are.
+        if let Some(long) = words.iter().find(|words| **words > definition.context) {
+            return Err(Error::config(format!(
+                "words holds {long}, which are more tokens than context, {}",
+                definition.context
+            )));
+        }
         if definition.n_predict == 0 || definition.parallel == 0 {
             return Err(Error::config(
                 "n-predict or parallel is 0; nothing would be answered",
@@ -161,7 +173,11 @@ impl Comparison<'_> {
             trace: None,
             waves: prompts.iter().map(|prompt| vec![prompt]).collect(),
         });
-        let run = |session: &Session<'_>| runner.run(session, halt);
+        let run = |session: &Session<'_>| {
+            let answers = runner.run(session, halt)?;
+            session.check(&answers)?;
+            Ok(answers)
+        };
         let answers = pool::run_all(&sessions, self.parallel, halt, task, &run)?;
         let mut texts = Vec::new();
         for run in &answers {

@@ -95,6 +95,24 @@ pub struct Answers {
     pub trace: Option<String>,
 }
 
+impl Session<'_> {
+    /// Fails where `answers` lacks one of a prompt, or holds one of none: what is absent on both
+    /// sides would be taken for equal.
+    pub fn check(&self, answers: &Answers) -> Result<()> {
+        let sizes = |(wave, found): (&Vec<&Prompt>, &Vec<Answer>)| wave.len() == found.len();
+        let waves = self.waves.iter().zip(&answers.waves);
+        let whole = self.waves.len() == answers.waves.len()
+            && waves.clone().all(sizes)
+            && waves
+                .clone()
+                .all(|(_, found)| found.iter().all(|a| !a.tokens.is_empty()));
+        match whole {
+            true => Ok(()),
+            false => Err(Error::internal("a session gave another number of answers")),
+        }
+    }
+}
+
 /// Runs sessions. Called from several threads at once.
 pub trait Runner: Sync {
     /// Starts a server for `session`, sends its waves, ends it. Returns soon after `halt` is
@@ -161,5 +179,42 @@ impl Halt {
         } else {
             Ok(())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_prompt_has_one_answer_with_tokens() {
+        let prompt = Prompt {
+            name: String::new(),
+            ids: vec![1],
+        };
+        let session = Session {
+            run: Run::Baseline,
+            n_max: 0,
+            slots: 2,
+            flags: &[],
+            trace: None,
+            waves: vec![vec![&prompt, &prompt], vec![&prompt]],
+        };
+        let check = |sizes: &[usize], tokens: &[u32]| {
+            let answer = Answer {
+                tokens: tokens.to_vec(),
+                ..Answer::default()
+            };
+            let waves = sizes.iter().map(|size| vec![answer.clone(); *size]);
+            session.check(&Answers {
+                waves: waves.collect(),
+                ..Answers::default()
+            })
+        };
+        check(&[2, 1], &[7]).unwrap();
+        for sizes in [&[][..], &[2], &[2, 0], &[1, 1], &[2, 2], &[2, 1, 1]] {
+            assert!(check(sizes, &[7]).is_err(), "{sizes:?}");
+        }
+        assert!(check(&[2, 1], &[]).is_err());
     }
 }

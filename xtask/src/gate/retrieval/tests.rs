@@ -150,6 +150,42 @@ fn a_haystack_that_does_not_fit_is_refused() {
     assert!(error.to_string().contains("but context is 100"), "{error}");
 }
 
+/// A server that says nothing, every time.
+struct Silent;
+
+impl Runner for Silent {
+    fn run(&self, _: &Session<'_>, _: &Halt) -> Result<Answers> {
+        Ok(Answers::default())
+    }
+}
+
+#[test]
+fn no_answer_is_not_the_same_answer() {
+    let plan = RetrievalPlan::new(&definition(""), false).unwrap();
+    let comparison = Comparison {
+        plan: &plan,
+        n_max: 0,
+        n_predict: 8,
+        context: 4096,
+        parallel: 1,
+    };
+    let halt = Halt::new(&Cancel::default());
+    let found = comparison.run(&Silent, &Bytes, &halt, &Quiet);
+    let error = found.unwrap_err();
+    assert!(error.to_string().contains("number of answers"), "{error}");
+}
+
+#[test]
+fn what_any_answer_reaches_and_what_fits_nowhere_is_refused() {
+    for (text, word) in [
+        ("recall = 0.0\n", "any answer"),
+        ("context = 39\n", "words holds 40"),
+    ] {
+        let error = RetrievalPlan::new(&definition(text), false).unwrap_err();
+        assert!(error.to_string().contains(word), "{error}");
+    }
+}
+
 #[test]
 fn quick_keeps_a_part_and_nothing_else() {
     let quick = "[quick]\nwords = [40]\ndepths = [1.0]\n";
