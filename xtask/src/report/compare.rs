@@ -263,8 +263,9 @@ pub fn records(a: &GateRecord, b: &GateRecord) -> Result<GateComparison> {
     let figures = figures::figures(&a, &b);
     verdicts.extend(figures.iter().filter_map(|figure| figure.verdict));
     verdicts.push(step(a.verdict, b.verdict));
-    // A quick run has fewer cells by being asked to; any other one has lost them.
-    if !lost.is_empty() && !b.quick {
+    // A quick run has fewer cells than a whole one by being asked to; any other one has lost them.
+    // Where no cell is in both, nothing was compared.
+    if (!lost.is_empty() && !(b.quick && !a.quick)) || common == 0 {
         verdicts.push(Verdict::Inconclusive);
     }
     Ok(GateComparison {

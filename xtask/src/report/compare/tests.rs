@@ -114,6 +114,22 @@ fn planted_differences_have_their_verdict() {
 }
 
 #[test]
+fn two_quick_runs_must_have_their_cells_in_common() {
+    let (mut a, mut b) = (good(), good());
+    (a.quick, b.quick) = (true, true);
+    assert_eq!(told(&a, &b).0, Verdict::Pass);
+    b.cells.pop();
+    assert_eq!(told(&a, &b).0, Verdict::Inconclusive);
+    // A part of a whole run is enough, nothing of it is not.
+    a.quick = false;
+    assert_eq!(told(&a, &b).0, Verdict::Pass);
+    for cell in &mut b.cells {
+        cell.n_max += 10;
+    }
+    assert_eq!(told(&a, &b).0, Verdict::Inconclusive);
+}
+
+#[test]
 fn what_failed_before_did_not_become_worse_and_what_passes_again_is_better() {
     let mut bad = good();
     bad.cells[5].verdict = Verdict::Fail;
