@@ -54,13 +54,15 @@ pub fn said(report: Result<Report>, metric: Option<Metric>) -> Result<Said> {
         return Err(Error::internal("a gate left no record"));
     };
     let verdict = match metric {
-        Some(metric) => by_metric(record, metric),
-        None => record.verdict,
+        // What the run says nothing of, its metrics do not either.
+        Some(metric) if record.reason.is_none() => by_metric(record, metric),
+        _ => record.verdict,
     };
     if verdict == Verdict::Inconclusive && same_sides(record) {
         // With nothing between them no patch can be at fault.
         let same = "both sides are the same here";
-        return Ok(match cells(record) {
+        let parts = metric.map_or_else(|| cells(record), |metric| by_metric(record, metric));
+        return Ok(match parts {
             Verdict::Pass => plain(
                 Verdict::Pass,
                 Some(format!("{same}, and equal to themselves")),
@@ -110,7 +112,14 @@ fn cells(record: &GateRecord) -> Verdict {
         return perf::judge::verdict(&perf.metrics, &perf.counters);
     }
     let shares = record.acceptance.iter().map(|share| share.verdict);
-    Verdict::all(record.cells.iter().map(|cell| cell.verdict).chain(shares))
+    let checks = record.checks.iter().map(|check| check.verdict);
+    let logits = record.logits.iter().map(|logits| logits.verdict);
+    let counters = (record.counters.iter()).filter_map(|counter| counter.verdict);
+    let needles = record.retrieval.iter().map(|needle| needle.verdict);
+    let parts = (record.cells.iter().map(|cell| cell.verdict))
+        .chain(shares)
+        .chain(checks);
+    Verdict::all(parts.chain(logits).chain(counters).chain(needles))
 }
 
 fn by_metric(record: &GateRecord, metric: Metric) -> Verdict {

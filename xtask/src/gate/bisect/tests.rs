@@ -1,7 +1,7 @@
 use super::*;
 use crate::gate::Report;
 use crate::gate::testing::{record, tangle};
-use crate::model::GateRecord;
+use crate::model::{GateRecord, MetricRecord, PerfRecord};
 
 fn report(record: GateRecord) -> Report {
     Report {
@@ -86,10 +86,8 @@ fn errors_are_unclear_where_another_prefix_may_do_better() {
     assert!(error.to_string().contains("no model"), "{error}");
 }
 
-#[test]
-fn one_metric_can_be_looked_for() {
-    let mut slow = record(&|_, _, _| {});
-    let metric = |metric, verdict| crate::model::MetricRecord {
+fn metric(metric: Metric, verdict: Option<Verdict>) -> MetricRecord {
+    MetricRecord {
         metric,
         n_max: 1,
         verdict,
@@ -101,13 +99,11 @@ fn one_metric_can_be_looked_for() {
         control: None,
         detectable: None,
         more_pairs: None,
-    };
-    let metrics = vec![
-        metric(Metric::Decode, Some(Verdict::Fail)),
-        metric(Metric::Rss, Some(Verdict::Pass)),
-        metric(Metric::Prompt, None),
-    ];
-    slow.perf = Some(crate::model::PerfRecord {
+    }
+}
+
+fn measured(metrics: Vec<MetricRecord>) -> PerfRecord {
+    PerfRecord {
         planned: [5, 5],
         done: [5, 5],
         pairs_per_round: 2,
@@ -115,7 +111,18 @@ fn one_metric_can_be_looked_for() {
         metrics,
         counters: Vec::new(),
         rounds: Vec::new(),
-    });
+    }
+}
+
+#[test]
+fn one_metric_can_be_looked_for() {
+    let mut slow = record(&|_, _, _| {});
+    let metrics = vec![
+        metric(Metric::Decode, Some(Verdict::Fail)),
+        metric(Metric::Rss, Some(Verdict::Pass)),
+        metric(Metric::Prompt, None),
+    ];
+    slow.perf = Some(measured(metrics));
     slow.verdict = Verdict::Fail;
     for (metric, expected) in [
         (Some(Metric::Decode), Verdict::Fail),
@@ -126,6 +133,36 @@ fn one_metric_can_be_looked_for() {
         let said = said(Ok(report(slow.clone())), metric).unwrap();
         assert_eq!(said.verdict, expected, "{metric:?}");
     }
+}
+
+#[test]
+fn a_run_that_says_nothing_has_no_metric_that_passes() {
+    let mut void = record(&|_, _, _| {});
+    void.verdict = Verdict::Inconclusive;
+    void.reason = Some("both servers have loaded libllama.so".to_owned());
+    void.perf = Some(measured(vec![metric(Metric::Rss, Some(Verdict::Pass))]));
+    let of = |record: &GateRecord| {
+        let said = said(Ok(report(record.clone())), Some(Metric::Rss)).unwrap();
+        said.verdict
+    };
+    assert_eq!(of(&void), Verdict::Inconclusive);
+    // Of the very same files it is what the metric says: no patch can be at fault.
+    void.candidate = void.baseline.clone();
+    assert_eq!(of(&void), Verdict::Pass);
+}
+
+#[test]
+fn parts_of_every_kind_count_where_both_sides_are_the_same() {
+    let mut same = record(&|_, _, _| {});
+    same.candidate = same.baseline.clone();
+    same.verdict = Verdict::Inconclusive;
+    same.reason = Some("the very same files".to_owned());
+    same.cells.clear();
+    let of = |record: &GateRecord| said(Ok(report(record.clone())), None).unwrap().verdict;
+    assert_eq!(of(&same), Verdict::Inconclusive);
+    let check = crate::gate::checks::check("asked", String::new(), Vec::new());
+    same.checks.push(check);
+    assert_eq!(of(&same), Verdict::Pass);
 }
 
 #[test]
