@@ -173,6 +173,11 @@ fn load_one(dir: &Path, id: &str, path: &Path, quick: bool) -> Result<Plan> {
             header.id
         )));
     }
+    // Its record would take the place of what the run set out to do.
+    if format!("{id}.json") == crate::gate::store::RUN {
+        return Err(Error::config(format!("`{id}` cannot be the id of a gate"))
+            .hint("rename the file and its `id`"));
+    }
     match header.kind {
         GateKind::Chash => {
             let definition: ChashGate = crate::model::read_toml(path)?;
@@ -235,7 +240,7 @@ fn load_one(dir: &Path, id: &str, path: &Path, quick: bool) -> Result<Plan> {
             let definition: RetrievalGate = crate::model::read_toml(path)?;
             let retrieval = RetrievalPlan::new(&definition, quick)?;
             let common = definition.common();
-            own_flags(&common.flags)?;
+            servers(&common)?;
             let mut plan = bare(common, &fs_err::read(path)?);
             plan.quick = retrieval.quick;
             Ok(Plan::Retrieval(Box::new(plan), Box::new(retrieval)))
@@ -319,6 +324,7 @@ fn chash(dir: &Path, definition: ChashGate, text: Vec<u8>, quick: bool) -> Resul
             "drafted-equals-plain needs 0 in n-max, and in quick.n-max",
         ));
     }
+    sweep::narrowed(&plan)?;
     Ok(plan)
 }
 
@@ -416,6 +422,12 @@ fn check(definition: &ChashGate) -> Result<()> {
     if definition.parallel == 0 {
         return fail("parallel is 0; nothing would run");
     }
+    servers(definition)
+}
+
+/// Checks of what kinds with and without prompts have alike.
+fn servers(definition: &ChashGate) -> Result<()> {
+    let fail = |message: &str| Err(Error::config(message));
     let limits = &definition.limits;
     if limits.start == 0 || limits.request == 0 {
         return fail("a time limit is 0; nothing would ever be in time");

@@ -23,7 +23,7 @@ use crate::project::suggest;
 pub const SCHEMA: u32 = 1;
 
 /// Name of the file that a run begins with.
-const RUN: &str = "run.json";
+pub(super) const RUN: &str = "run.json";
 
 /// Largest file that is read: records are some ten kilobytes.
 const LARGEST: u64 = 64 << 20;

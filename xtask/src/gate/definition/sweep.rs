@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::model::ChashGate;
 
-use super::{keep, own_flags, unique};
+use super::{ChashPlan, keep, own_flags, unique};
 
 /// A way to run both servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,6 +58,40 @@ pub fn settings(definition: &ChashGate, quick: bool) -> Result<Vec<Setting>> {
         found.retain(|setting| (setting.name.as_ref()).is_some_and(|name| names.contains(name)));
     }
     Ok(found)
+}
+
+/// Refuses settings of which nothing is left to run, and such as leave out the plain decoding that
+/// drafted decoding is to equal: both would pass by not being there.
+pub fn narrowed(plan: &ChashPlan) -> Result<()> {
+    for setting in &plan.settings {
+        let name = setting.name.as_deref().unwrap_or_default();
+        let drafts = |n_max: &u32| {
+            setting
+                .n_max
+                .as_ref()
+                .is_none_or(|some| some.contains(n_max))
+        };
+        let slots = |slots: &usize| {
+            setting
+                .slots
+                .as_ref()
+                .is_none_or(|some| some.contains(slots))
+        };
+        if !plan.n_max.iter().any(drafts) || !plan.slots.iter().any(slots) {
+            return Err(Error::config(format!(
+                "nothing is left to run of setting `{name}` in the quick subset"
+            ))
+            .hint(
+                "name in quick.settings those that have something of quick.n-max and quick.slots",
+            ));
+        }
+        if plan.definition.drafted_equals_plain && !drafts(&0) {
+            return Err(Error::config(format!(
+                "drafted-equals-plain needs 0 in n-max of setting `{name}`"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// A name that can be part of a file's, and flags that are not the gate's own.

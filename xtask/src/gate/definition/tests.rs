@@ -342,3 +342,60 @@ fn a_misspelt_key_is_answered_with_the_right_one() {
         );
     }
 }
+
+#[test]
+fn a_gate_does_not_take_the_name_of_a_runs_own_file() {
+    let dir = tempfile::tempdir().unwrap();
+    for folder in ["registry", "gates"] {
+        fs_err::create_dir(dir.path().join(folder)).unwrap();
+    }
+    fs_err::write(dir.path().join("registry/upstreams.toml"), "").unwrap();
+    let text = GOOD.replace("\"same\"", "\"run\"");
+    fs_err::write(dir.path().join("gates/run.toml"), text).unwrap();
+    let project = Project::new(dir.path(), dir.path()).unwrap();
+    let error = load(&project, &[], false).unwrap_err();
+    assert!(error.to_string().contains("cannot be the id"), "{error}");
+}
+
+#[test]
+fn a_setting_of_which_nothing_is_left_is_refused() {
+    let setting = "[[setting]]\nname = \"s\"\nn-max = [0]\n";
+    let text = GOOD.replace("[quick]", &format!("{setting}[quick]"));
+    load_text(&text, false).unwrap();
+    let error = load_text(&text, true).unwrap_err();
+    assert!(error.to_string().contains("nothing is left"), "{error}");
+    let equal = "context = 64\ndrafted-equals-plain = true";
+    let text = text.replace("context = 64", equal);
+    load_text(&text, false).unwrap();
+    let error = load_text(&text.replace("n-max = [0]\n", "n-max = [2]\n"), false).unwrap_err();
+    assert!(
+        error.to_string().contains("0 in n-max of setting"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_retrieval_gate_has_sides_and_limits_like_any_other() {
+    let load = |more: &str| {
+        load_text(
+            &format!(
+                "schema = 1\nid = \"same\"\nkind = \"retrieval\"\ntitle = \"T\"\n\
+                 model = {{ path = \"m\" }}\nwords = [20]\ndepths = [0.5]\nn-predict = 8\n{more}\n"
+            ),
+            false,
+        )
+    };
+    load("").unwrap();
+    for (more, word) in [
+        ("baseline = { url = \"http://127.0.0.1:1\" }", "kind"),
+        (
+            "candidate = { build = \"patched\", server = \"x\" }",
+            "exactly one",
+        ),
+        ("limits = { request = 0 }", "time limit"),
+        ("budget = 0", "budget is 0"),
+    ] {
+        let error = load(more).unwrap_err();
+        assert!(error.to_string().contains(word), "{word}: {error}");
+    }
+}
