@@ -11,7 +11,9 @@ use std::path::PathBuf;
 use crate::ctx::Ctx;
 use crate::error::{Error, Kind, Result, ResultExt};
 use crate::gate::Request;
-use crate::model::{BuildManifest, Digest, GateRecord, Golden, GoldenRecord, Goldens, Verdict};
+use crate::model::{
+    Artifact, BuildManifest, Digest, Flavour, GateRecord, Golden, GoldenRecord, Goldens, Verdict,
+};
 use crate::patchset::count;
 use crate::project::Project;
 
@@ -41,6 +43,8 @@ pub struct Place {
     pub backend: String,
     /// See [`machine`].
     pub machine: String,
+    /// Digest over the files of the vanilla build.
+    pub files: Digest,
 }
 
 /// One digest that `--bless` changes.
@@ -79,6 +83,7 @@ impl Place {
             base: manifest.base.clone(),
             backend: manifest.backend.clone(),
             machine: machine(std::env::consts::ARCH, &info, manifest),
+            files: files(&manifest.artifacts),
         }
     }
 }
@@ -130,6 +135,20 @@ const FEATURES: [&str; 16] = [
     "sse3", "pni", "ssse3", "sse4_1", "sse4_2", "avx", "avx2", "f16c", "fma", "bmi2", "asimd",
     "asimddp", "asimdhp", "fphp", "i8mm", "bf16",
 ];
+
+/// Whether the baseline of a record is the vanilla build that a golden is of. A server by path, one
+/// that runs already and a build for another backend are something else under the same name.
+fn is_vanilla(record: &GateRecord, place: &Place) -> bool {
+    let side = &record.baseline;
+    side.base.as_ref() == Some(&place.base)
+        && side.flavour == Some(Flavour::Vanilla)
+        && files(&side.artifacts) == place.files
+}
+
+fn files(artifacts: &[Artifact]) -> Digest {
+    let digests = artifacts.iter().map(|artifact| artifact.sha256.bytes());
+    Digest::of_parts(digests.map(|digest| digest.as_slice()))
+}
 
 /// What a record holds that can be recorded, by name: the baseline's digests.
 pub fn entries(record: &GateRecord) -> BTreeMap<String, Digest> {
@@ -195,6 +214,12 @@ impl Book {
                 reasons: vec![reason],
             })
         };
+        if !is_vanilla(record, place) {
+            return none(format!(
+                "its baseline is not the vanilla build of {} for {}",
+                place.base, place.backend
+            ));
+        }
         let Some(golden) = self
             .goldens
             .golden
@@ -255,7 +280,7 @@ impl Book {
         let mut changes = Vec::new();
         for record in records {
             let entry = entries(record);
-            if entry.is_empty() {
+            if entry.is_empty() || !is_vanilla(record, place) {
                 continue;
             }
             let list = &mut self.goldens.golden;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::gate::testing::{record, tangle};
-use crate::model::{Compiler, Flavour};
+use crate::model::Compiler;
 use crate::toy::Toy;
 
 fn place() -> Place {
@@ -10,6 +10,7 @@ fn place() -> Place {
         base: "base".to_owned(),
         backend: "cpu".to_owned(),
         machine: "x86_64 avx2".to_owned(),
+        files: files(&good().baseline.artifacts),
     }
 }
 
@@ -45,6 +46,27 @@ fn what_was_blessed_is_read_again_and_passes() {
     again.write().unwrap();
     let after = fs_err::read_to_string(toy.root().join("gates/goldens.toml")).unwrap();
     assert_eq!(after, text, "not a byte");
+}
+
+#[test]
+fn a_golden_is_of_the_vanilla_build_alone() {
+    let toy = Toy::new();
+    let mut book = book(&toy);
+    let mut patched = good();
+    patched.baseline.flavour = Some(Flavour::Patched);
+    let mut by_path = good();
+    by_path.baseline.base = None;
+    // As a build for another backend has it.
+    let mut other = good();
+    other.baseline.artifacts[0].sha256 = Digest::of(b"other");
+    let others = [patched, by_path, other];
+    assert_eq!(book.bless(&others, &place()), []);
+    book.bless(&[good()], &place());
+    for record in others {
+        let golden = book.judge(&record, &place()).unwrap();
+        assert_eq!(golden.verdict, Verdict::Skipped);
+        assert!(golden.reasons[0].contains("vanilla build"), "{golden:?}");
+    }
 }
 
 #[test]
