@@ -12,7 +12,7 @@ use crate::error::{Result, ResultExt};
 use crate::gate::checks::{check, failed};
 use crate::gate::identity::Side;
 use crate::gate::work::{Found, Origin, Work};
-use crate::model::{ArtifactsAllow, CheckRecord};
+use crate::model::{ArtifactsAllow, CheckRecord, Verdict};
 use crate::patchset::{Series, count};
 use crate::symbols::{Outline, SymbolKind};
 use elf::Elf;
@@ -35,9 +35,7 @@ pub fn gate(work: &Work<'_>, allow: &ArtifactsAllow) -> Result<Found> {
     }
     let declared = declared(origin.series);
     let mut checks = vec![files(&vanilla, &patched)];
-    for (old, new) in pairs(&vanilla, &patched) {
-        checks.push(exports(old, new, &declared, allow));
-    }
+    checks.extend(all_exports(&pairs(&vanilla, &patched), &declared, allow));
     checks.push(needs(&vanilla, &patched, allow));
     checks.extend(of_builds(origin)?);
     Ok(Found {
@@ -84,6 +82,25 @@ fn files(vanilla: &[Elf], patched: &[Elf]) -> CheckRecord {
         format!("{} programs and libraries", new.len()),
         reasons,
     )
+}
+
+/// Exported symbols of each library. Without any there is nothing that could differ.
+fn all_exports(
+    pairs: &[(&Elf, &Elf)],
+    declared: &BTreeSet<String>,
+    allow: &ArtifactsAllow,
+) -> Vec<CheckRecord> {
+    if pairs.is_empty() {
+        return vec![CheckRecord {
+            name: "exports".to_owned(),
+            verdict: Verdict::Inconclusive,
+            found: String::new(),
+            reason: Some("the builds have no shared library in common".to_owned()),
+        }];
+    }
+    let each = pairs.iter();
+    each.map(|(old, new)| exports(old, new, declared, allow))
+        .collect()
 }
 
 /// Exported symbols of one library.

@@ -14,7 +14,9 @@ use crate::gate::identity::{self, Side};
 use crate::gate::missing::Ready;
 use crate::gate::remote::{self, Address};
 use crate::gate::work::Origin;
-use crate::model::{Base, ChashGate, Flavour, GateBackend, PatchSetStamp, SideDefinition};
+use crate::model::{
+    Base, BuildManifest, ChashGate, Flavour, GateBackend, PatchSetStamp, SideDefinition,
+};
 use crate::patchset::{Patch, Series};
 use crate::vendor::Pristine;
 
@@ -44,11 +46,12 @@ impl<'a> Sides<'a> {
             dropped: Vec::new(),
         };
         let definitions = plans.iter().map(|(plan, _)| &plan.common().definition);
-        let mut backends: Vec<GateBackend> = (definitions
-            .filter(|definition| wants_build(definition)))
-        .map(|definition| definition.backend)
-        .collect();
-        backends.dedup();
+        let mut backends: Vec<GateBackend> = Vec::new();
+        for definition in definitions.filter(|definition| wants_build(definition)) {
+            if !backends.contains(&definition.backend) {
+                backends.push(definition.backend);
+            }
+        }
         if sides.named.is_some() || backends.is_empty() {
             return Ok(sides);
         }
@@ -72,7 +75,7 @@ impl<'a> Sides<'a> {
                 (GateBackend::Cpu, None) => whole(ctx, &base, &series)?,
                 (GateBackend::Cpu, Some(patches)) => some(ctx, &base, patches)?,
                 // They were found before; see `missing`.
-                (other, _) => found(ctx, &base, other)?,
+                (other, _) => found(ctx, &base, &series, other)?,
             };
             sides.builds.insert(backend.name(), builds);
         }
@@ -241,12 +244,37 @@ fn alike(builds: [Build; 2]) -> Result<[Build; 2]> {
     }
 }
 
-fn found(ctx: &Ctx, base: &Base, backend: GateBackend) -> Result<[Build; 2]> {
+/// Builds that were made before: they must be of this base and this series.
+fn found(ctx: &Ctx, base: &Base, series: &Series, backend: GateBackend) -> Result<[Build; 2]> {
     let find = |flavour| {
         let build = Build::find(ctx, &base.id, flavour, backend.name())?;
         build.ok_or_else(|| Error::internal("a build is gone"))
     };
-    alike([find(Flavour::Vanilla)?, find(Flavour::Patched)?])
+    let builds = [find(Flavour::Vanilla)?, find(Flavour::Patched)?];
+    for build in &builds {
+        if let Some(what) = stale(&build.manifest, base, series) {
+            return Err(Error::finding(format!(
+                "the {} build of {} for {} is stale: {what}",
+                build.manifest.flavour,
+                base.id,
+                backend.name()
+            ))
+            .hint("build it anew; a build that is not of the series is not gated"));
+        }
+    }
+    alike(builds)
+}
+
+/// Why a build is not of `base` and `series`.
+fn stale(manifest: &BuildManifest, base: &Base, series: &Series) -> Option<String> {
+    if manifest.tree != base.tree {
+        return Some(format!("it was built from the tree {}", manifest.tree));
+    }
+    let set = manifest.patchset.as_ref()?;
+    (set.id != series.id).then(|| {
+        let (there, wanted) = (set.id.short(), series.id.short());
+        format!("it carries the patch set {there}, the series is {wanted}")
+    })
 }
 
 /// What could not be checked of servers that ran already.
@@ -277,4 +305,40 @@ pub fn void(sides: &Sides<'_>, baseline: &Side, candidate: &Side) -> Option<Stri
             ),
             _ => reason,
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Digest;
+    use crate::toy::Toy;
+
+    #[test]
+    fn a_build_of_another_series_or_base_is_stale() {
+        let toy = Toy::with_two_patches();
+        let (base, series) = (toy.pristine.base.clone(), toy.load());
+        let manifest = |tree, set| BuildManifest {
+            schema: 1,
+            base: base.id.clone(),
+            tree,
+            flavour: Flavour::Patched,
+            backend: "cuda".to_owned(),
+            patchset: Some(PatchSetStamp {
+                id: set,
+                patches: Vec::new(),
+            }),
+            source: Digest::of(b""),
+            flags: BTreeMap::new(),
+            compilers: BTreeMap::new(),
+            cmake: String::new(),
+            ninja: String::new(),
+            launcher: None,
+            artifacts: Vec::new(),
+        };
+        let stale = |tree, set| stale(&manifest(tree, set), &base, &series);
+        assert_eq!(stale(base.tree, series.id), None);
+        let other = Digest::of(b"other");
+        assert!(stale(base.tree, other).unwrap().contains("patch set"));
+        assert!(stale(other, series.id).unwrap().contains("tree"));
+    }
 }

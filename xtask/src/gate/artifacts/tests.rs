@@ -280,3 +280,16 @@ fn the_stamp_must_be_that_of_the_manifest_and_of_the_series() {
             .contains("vanilla's out/bin/libllama.so carries")
     );
 }
+
+#[test]
+fn builds_without_a_library_in_common_say_nothing() {
+    let (old, new) = (elf("a.so", &OLD, &[]), elf("b.so", &OLD, &[]));
+    let (old, new) = ([old], [new]);
+    let allow = ArtifactsAllow::default();
+    let of = |pairs: &[(&Elf, &Elf)]| -> Vec<Verdict> {
+        let checks = all_exports(pairs, &BTreeSet::new(), &allow);
+        checks.iter().map(|check| check.verdict).collect()
+    };
+    assert_eq!(of(&pairs(&old, &new)), [Inconclusive]);
+    assert_eq!(of(&pairs(&old, &old)), [Pass]);
+}
