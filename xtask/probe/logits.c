@@ -1,6 +1,6 @@
 // Decodes given tokens and writes all logits of every position, bit for bit.
 //
-// Usage: logits <plan> <out>. The plan is text, one setting a line; see xtask/src/gate/logits/plan.rs.
+// Usage: logits <plan> <out>. The plan is text, one setting a line; see xtask/src/gate/logits/probe.rs.
 // The out file: "LOGITS01", u32 vocabulary, u32 prompts, then for each prompt u32 rows and the rows
 // as f32, all in the byte order of the machine. stdout names every llama.cpp library that is loaded,
 // and ends with "done": a file without it is not whole.

@@ -61,7 +61,7 @@ pub struct GateArgs {
         long,
         num_args = 2,
         value_names = ["A", "B"],
-        conflicts_with_all = ["base", "gates", "quick", "keep_logs", "model", "baseline", "candidate"]
+        conflicts_with_all = ["base", "gates", "quick", "keep_logs", "model", "baseline", "candidate", "bless", "bisect", "upto"]
     )]
     compare: Option<Vec<String>>,
     /// Find the first patch of the series that breaks this gate

@@ -142,7 +142,7 @@ impl ServerRunner<'_> {
         let mut args: Vec<OsString> = vec!["-m".into(), self.model.into()];
         let mut push = |words: &[&str]| args.extend(words.iter().map(OsString::from));
         let slots = session.slots.to_string();
-        let context = (self.definition.context * session.slots).to_string();
+        let context = (self.definition.context.saturating_mul(session.slots)).to_string();
         push(&["-c", &context, "-np", &slots, "-t", "1", "-tb", "1"]);
         push(&["--no-cont-batching", "-fit", "off", "--no-warmup"]);
         push(&["--ctx-checkpoints", "0", "--cache-ram", "0", "--metrics"]);
