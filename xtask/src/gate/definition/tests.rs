@@ -399,3 +399,12 @@ fn a_retrieval_gate_has_sides_and_limits_like_any_other() {
         assert!(error.to_string().contains(word), "{word}: {error}");
     }
 }
+
+#[test]
+fn the_definitions_of_this_checkout_can_all_be_run() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let project = Project::new(&root, &root).unwrap();
+    for quick in [false, true] {
+        assert!(!load(&project, &[], quick).unwrap().is_empty());
+    }
+}
