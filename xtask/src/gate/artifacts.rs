@@ -14,7 +14,7 @@ use crate::gate::identity::Side;
 use crate::gate::work::{Found, Origin, Work};
 use crate::model::{ArtifactsAllow, CheckRecord, Verdict};
 use crate::patchset::{Series, count};
-use crate::symbols::{Outline, SymbolKind};
+use crate::symbols::{Outline, Symbol, SymbolKind};
 use elf::Elf;
 
 pub mod elf;
@@ -257,7 +257,7 @@ fn declared(series: &Series) -> BTreeSet<String> {
         for overlay in &patch.overlay {
             let outline = Outline::of(&overlay.path, &overlay.content);
             let symbols = outline.symbols.into_iter();
-            names.extend(symbols.filter(|symbol| counts(symbol.kind)).map(|symbol| {
+            names.extend(symbols.filter(counts).map(|symbol| {
                 let outer = symbol.scope.split("::").next().unwrap_or_default();
                 match outer {
                     "" => symbol.name.clone(),
@@ -270,18 +270,17 @@ fn declared(series: &Series) -> BTreeSet<String> {
     names
 }
 
-/// Whether symbols of this kind can be exported, or own what can.
-fn counts(kind: SymbolKind) -> bool {
-    matches!(
-        kind,
+/// Whether this can be exported, or own what can. A type that is only mentioned (`struct theirs;`)
+/// is somebody else's: its methods would all be taken for declared.
+fn counts(symbol: &Symbol) -> bool {
+    match symbol.kind {
+        SymbolKind::Struct | SymbolKind::Class | SymbolKind::Union => symbol.body.is_some(),
         SymbolKind::Function
-            | SymbolKind::Method
-            | SymbolKind::Struct
-            | SymbolKind::Class
-            | SymbolKind::Union
-            | SymbolKind::Variable
-            | SymbolKind::Namespace
-    )
+        | SymbolKind::Method
+        | SymbolKind::Variable
+        | SymbolKind::Namespace => true,
+        _ => false,
+    }
 }
 
 #[cfg(test)]

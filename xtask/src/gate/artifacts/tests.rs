@@ -153,14 +153,14 @@ fn what_overlays_declare_is_what_stands_at_their_top() {
         &[(
             "src/hook.cpp",
             "#define MACRO 1\nvoid hook();\nstruct lane { void run(); int width; };\n\
-             namespace room { int deep(); }\nstatic int x;\nenum colour { RED };\n",
+             namespace room { int deep(); }\nstatic int x;\nenum colour { RED };\nstruct theirs;\nclass others;\n",
         )],
     );
     let found = declared(&toy.load());
     for name in ["hook", "lane", "room", "x"] {
         assert!(found.contains(name), "{name}: {found:?}");
     }
-    for name in ["MACRO", "run", "deep", "width", "RED"] {
+    for name in ["MACRO", "run", "deep", "width", "RED", "theirs", "others"] {
         assert!(!found.contains(name), "{name}: {found:?}");
     }
 }
