@@ -26,9 +26,18 @@ const OTHERS: [&str; 2] = ["fixtures.toml", "goldens.toml"];
 
 /// Flags that the gate sets itself; a definition that sets them too would compare something
 /// else than it says.
-const OWN_FLAGS: [&str; 22] = [
+const OWN_FLAGS: [&str; 34] = [
     "-m",
     "--model",
+    "-mu",
+    "--model-url",
+    "-hf",
+    "-hfr",
+    "--hf-repo",
+    "-hff",
+    "--hf-file",
+    "-fit",
+    "--fit",
     "-c",
     "--ctx-size",
     "-np",
@@ -46,7 +55,10 @@ const OWN_FLAGS: [&str; 22] = [
     "--spec-type",
     "--spec-draft-n-max",
     "--api-prefix",
+    "-ctxcp",
     "--ctx-checkpoints",
+    "--swa-checkpoints",
+    "-cram",
     "--cache-ram",
     "--ssl-key-file",
 ];

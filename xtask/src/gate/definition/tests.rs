@@ -408,3 +408,18 @@ fn the_definitions_of_this_checkout_can_all_be_run() {
         assert!(!load(&project, &[], quick).unwrap().is_empty());
     }
 }
+
+#[test]
+fn a_flag_of_the_gate_is_refused_under_each_of_its_names() {
+    for flag in [
+        "-cram",
+        "--swa-checkpoints",
+        "-hf",
+        "--fit",
+        "--model-url=x",
+    ] {
+        let text = GOOD.replace("[quick]", &format!("flags = [\"{flag}\"]\n[quick]"));
+        let error = load_text(&text, false).unwrap_err();
+        assert!(error.to_string().contains("sets itself"), "{flag}: {error}");
+    }
+}
