@@ -6,6 +6,7 @@
 //! | `identity` | is each side the build that it is taken for? |
 //! | `sides` | the servers of a run: builds, programs, running servers |
 //! | `missing` | what is not there, so that a gate is skipped |
+//! | `unjudged` | the record of a gate that ended before it could judge |
 //! | `remote` | what a server that runs already tells of itself |
 //! | `texts` | prompts that are text into ids |
 //! | `orphans` | what servers leave behind |

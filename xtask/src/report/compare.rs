@@ -265,7 +265,8 @@ pub fn records(a: &GateRecord, b: &GateRecord) -> Result<GateComparison> {
     verdicts.push(step(a.verdict, b.verdict));
     // A quick run has fewer cells than a whole one by being asked to; any other one has lost them.
     // Where no cell is in both, nothing was compared.
-    if (!lost.is_empty() && !(b.quick && !a.quick)) || common == 0 {
+    let is_part = b.quick && !a.quick;
+    if common == 0 || (!lost.is_empty() && !is_part) {
         verdicts.push(Verdict::Inconclusive);
     }
     Ok(GateComparison {

@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::sign::{glyph, name};
+use crate::gate::goldens;
 use crate::gate::table::{Signs, place, rows};
 use crate::model::{GateRecord, SideStamp, TokenDifference, Verdict};
 use crate::report::cases::{Case, rank};
@@ -129,16 +130,21 @@ fn compared(record: &GateRecord, file: &str) -> Markup {
         details class="compared" {
             summary { "What was compared" }
             dl {
-                dt { "model" }
-                dd { (model.name) ", " (model.size) " bytes, sha256 " code { (model.sha256.to_string()) } }
-                dt { "prompts" }
-                dd {
-                    @for (at, prompt) in record.prompts.iter().enumerate() {
-                        @if at > 0 { ", " }
-                        (prompt.name) " (" (prompt.length) " ids)"
-                    }
-                    "; " (record.n_predict) " tokens generated for each"
+                @if !model.is_none() {
+                    dt { "model" }
+                    dd { (model.name) ", " (model.size) " bytes, sha256 " code { (model.sha256.to_string()) } }
                 }
+                @if !record.prompts.is_empty() {
+                    dt { "prompts" }
+                    dd {
+                        @for (at, prompt) in record.prompts.iter().enumerate() {
+                            @if at > 0 { ", " }
+                            (prompt.name) " (" (prompt.length) " ids)"
+                        }
+                        "; " (record.n_predict) " tokens generated for each"
+                    }
+                }
+                @if let Some(golden) = &record.golden { dt { "golden" } dd { (goldens::line(golden)) } }
                 (side("baseline", &record.baseline))
                 (side("candidate", &record.candidate))
                 dt { "definition" } dd { "sha256 " code { (record.definition.to_string()) } }
