@@ -168,10 +168,11 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     let mut files = Vec::new();
     for (plan, model) in ready {
         let gate = &plan.common().definition.id;
+        let begun = (now(), Instant::now());
         let record = match run_one(ctx, request, &plan, model.clone(), &sides, &dir) {
             // The gates after it can still say something.
             Err(error) if error.kind() == Kind::Inconclusive => {
-                unjudged::record(&plan, model, &sides, &error)
+                unjudged::record(&plan, model, &sides, &error, begun)
             }
             record => record,
         };
@@ -285,6 +286,11 @@ fn host() -> HostStamp {
     }
 }
 
+fn now() -> String {
+    let now = jiff::Timestamp::now();
+    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// `2026-07-29T12:34:56Z` as part of a file name.
 fn file_time(time: &str) -> String {
     time.chars().filter(|c| !matches!(c, ':' | '-')).collect()
@@ -324,9 +330,7 @@ fn run_one(
     dir: &Path,
 ) -> Result<GateRecord> {
     let begun = Instant::now();
-    let started = jiff::Timestamp::now()
-        .strftime("%Y-%m-%dT%H:%M:%SZ")
-        .to_string();
+    let started = now();
     let mut plan = what.common().clone();
     let definition = what.common().definition.clone();
     let definition = &definition;

@@ -1,6 +1,7 @@
 //! The record of a gate that ended before it could judge anything.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::gate::definition::Plan;
@@ -8,12 +9,13 @@ use crate::gate::sides::Sides;
 use crate::gate::{model_stamp, prompt_stamp, store};
 use crate::model::{GateRecord, Verdict};
 
-/// Inconclusive, for what `error` says.
+/// Inconclusive, for what `error` says of a gate that began at that time.
 pub fn record(
     plan: &Plan,
     (name, model): (String, PathBuf),
     sides: &Sides<'_>,
     error: &Error,
+    (started, begun): (String, Instant),
 ) -> Result<GateRecord> {
     let plan = plan.common();
     let definition = &plan.definition;
@@ -26,7 +28,6 @@ pub fn record(
     for hint in error.hints() {
         reason.push_str(&format!("; {hint}"));
     }
-    let started = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
     Ok(GateRecord {
         schema: store::SCHEMA,
         run: None,
@@ -34,8 +35,8 @@ pub fn record(
         kind: definition.kind,
         title: definition.title.clone(),
         definition: plan.digest,
-        started: started.to_string(),
-        seconds: 0.0,
+        started,
+        seconds: begun.elapsed().as_secs_f64(),
         quick: plan.quick,
         verdict: Verdict::Inconclusive,
         reason: Some(reason),
