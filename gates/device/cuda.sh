@@ -28,7 +28,8 @@ for file in xtask vanilla/llama-server patched/llama-server; do
     fi
 done
 
-nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | tee "$out/device.txt" || exit 2
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader >"$out/device.txt" || exit 2
+cat "$out/device.txt"
 for side in vanilla patched; do
     # A server that finds no GPU would run on the CPU, and all would be well.
     if ! "$bin/$side/llama-server" --list-devices 2>&1 | tee "$out/devices-$side.txt" | grep -q CUDA; then
