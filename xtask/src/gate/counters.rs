@@ -219,7 +219,8 @@ fn samples(answers: &Answers) -> SideSamples {
         match (&mut sum, &answer.counters) {
             (Some(sum), Some(counters)) => {
                 for (name, value) in counters.iter().filter(|(name, _)| !name.starts_with("us_")) {
-                    *sum.entry(name.clone()).or_default() += value;
+                    let all = sum.entry(name.clone()).or_default();
+                    *all = all.saturating_add(*value);
                 }
             }
             _ => sum = None,

@@ -56,6 +56,21 @@ impl RetrievalPlan {
         if !depths.iter().all(share) || !definition.recall.iter().all(share) {
             return Err(Error::config("depths and recall are fractions from 0 to 1"));
         }
+        if definition.recall == Some(0.0) {
+            return Err(Error::config(
+                "recall is 0; answers that find nothing would pass, whatever they are",
+            )
+            .hint("take it out: without it the answers must be the same"));
+        }
+        // Every word has at least one token, but for what a vocabulary joins.
+        let most = definition.context.saturating_mul(4);
+        if let Some(many) = words.iter().find(|many| **many > most) {
+            return Err(Error::config(format!(
+                "a haystack of {many} words cannot fit into a context of {} cells",
+                definition.context
+            ))
+            .hint("raise context, or take fewer words"));
+        }
         if definition.n_predict == 0 || definition.parallel == 0 {
             return Err(Error::config(
                 "n-predict or parallel is 0; nothing would be answered",
