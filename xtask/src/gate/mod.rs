@@ -155,7 +155,13 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         .iter()
         .map(|(plan, _)| plan.common().definition.id.clone());
     let store = store::Store::below(&dir);
-    let run = store.begin(command, request.quick, names.collect(), host())?;
+    // Whoever names a gate wants its verdict: a skipped one is none.
+    let wanted = |gate: &String| request.gates.contains(gate);
+    let left = (skipped.iter())
+        .filter(|skipped| wanted(&skipped.gate))
+        .map(|skipped| (skipped.gate.clone(), skipped.reason.clone()));
+    let named = (!request.gates.is_empty()).then(|| left.collect());
+    let run = store.begin_as(command, request.quick, names.collect(), host(), named)?;
     let mut records = Vec::new();
     let mut files = Vec::new();
     for (plan, model) in ready {
@@ -176,9 +182,12 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         crate::model::write_json(&latest(&dir, gate), &record)?;
         records.push(record);
     }
-    // Whoever names a gate wants its verdict; there is none.
-    let named = (skipped.iter())
-        .filter(|skipped| request.gates.contains(&skipped.gate))
+    let unasked = (records.iter())
+        .filter(|record| record.verdict == Verdict::Skipped)
+        .map(|record| &record.gate);
+    let named = (skipped.iter().map(|skipped| &skipped.gate))
+        .chain(unasked)
+        .filter(|gate| wanted(gate))
         .map(|_| Verdict::Inconclusive);
     let ran = Verdict::all(records.iter().map(|record| record.verdict));
     let verdict = Verdict::all(records.iter().map(|record| record.verdict).chain(named));

@@ -1,5 +1,7 @@
 //! `target/gate/records/<run>/run.json`: what a run of gates set out to do.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// One run of gates. Written before the first gate, so that a run that breaks off is seen to
@@ -19,6 +21,12 @@ pub struct RunRecord {
     pub quick: bool,
     /// The gates, in their order.
     pub gates: Vec<String>,
+    /// Whether the user named them: then one that was skipped is no pass of the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub named: bool,
+    /// Of `gates` those that were skipped before they began, and why.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub skipped: BTreeMap<String, String>,
 }
 
 /// What all records of one run share.

@@ -73,6 +73,15 @@ pub fn cases(record: &GateRecord) -> Vec<Case> {
         }
     }
     let judged = Verdict::all(cases.iter().map(|case| case.verdict));
+    if cases.is_empty() && record.verdict == Verdict::Pass {
+        cases.push(Case {
+            name: "the gate as a whole".to_owned(),
+            verdict: Verdict::Inconclusive,
+            reason: Some("it is said to pass, and nothing was judged".to_owned()),
+            difference: None,
+        });
+        return cases;
+    }
     if cases.is_empty() || judged != record.verdict || record.reason.is_some() {
         let whole = Case {
             name: "the gate as a whole".to_owned(),
@@ -179,7 +188,8 @@ mod tests {
         assert_eq!(cases(&record)[0].verdict, Verdict::Inconclusive);
         record.cells.clear();
         record.verdict = Verdict::Pass;
-        assert_eq!(cases(&record).len(), 1);
+        let all = cases(&record);
+        assert_eq!((all.len(), all[0].verdict), (1, Verdict::Inconclusive));
         record.verdict = Verdict::Skipped;
         assert_eq!(cases(&record)[0].verdict, Verdict::Skipped);
     }

@@ -264,7 +264,8 @@ pub fn records(a: &GateRecord, b: &GateRecord) -> Result<GateComparison> {
     verdicts.extend(figures.iter().filter_map(|figure| figure.verdict));
     verdicts.push(step(a.verdict, b.verdict));
     // A quick run has fewer cells by being asked to; any other one has lost them.
-    if !lost.is_empty() && !b.quick {
+    // Where not one is common, not even a quick run says anything.
+    if !lost.is_empty() && (!b.quick || common == 0) {
         verdicts.push(Verdict::Inconclusive);
     }
     Ok(GateComparison {

@@ -42,6 +42,8 @@ pub struct Gate {
     pub run: String,
     /// What there is of it.
     pub state: State,
+    /// Whether the user named it: then skipped is no verdict.
+    pub named: bool,
 }
 
 /// What there is of a gate.
@@ -73,6 +75,9 @@ impl Gate {
                 let parts = Verdict::all(cases.iter().map(|case| case.verdict));
                 match judged && rank(parts) < rank(record.verdict) {
                     true => parts,
+                    false if self.named && record.verdict == Verdict::Skipped => {
+                        Verdict::Inconclusive
+                    }
                     false => record.verdict,
                 }
             }
@@ -155,11 +160,13 @@ pub fn report_of(runs: Vec<StoredRun>, history: Vec<Past>) -> Result<Report> {
     };
     for run in runs {
         let id = visible(&run.id);
+        let named = run.plan.as_ref().is_some_and(|plan| plan.named);
         for stored in &run.records {
             let record = all_visible(&stored.record)?;
             report.gates.push(Gate {
                 id: record.gate.clone(),
                 run: id.clone(),
+                named,
                 state: State::Recorded {
                     cases: cases(&record),
                     record: Box::new(record),
@@ -170,15 +177,20 @@ pub fn report_of(runs: Vec<StoredRun>, history: Vec<Past>) -> Result<Report> {
         for gate in &run.missing {
             let name = format!("{gate}.json");
             let skipped = run.skipped.iter().find(|s| s.file.ends_with(&name));
+            let unasked = run.plan.as_ref().and_then(|plan| plan.skipped.get(gate));
             report.gates.push(Gate {
                 id: visible(gate),
                 run: id.clone(),
+                named,
                 state: State::Missing {
-                    why: match skipped {
-                        Some(skipped) => {
+                    why: match (skipped, unasked) {
+                        (Some(skipped), _) => {
                             format!("its record cannot be read: {}", visible(&skipped.reason))
                         }
-                        None => {
+                        (None, Some(reason)) => {
+                            format!("it was skipped, which is no pass: {}", visible(reason))
+                        }
+                        (None, None) => {
                             "it has no record: the run broke off, or is still running".to_owned()
                         }
                     },

@@ -9,7 +9,7 @@ use markup5ever_rcdom::{Handle, NodeData, RcDom};
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
-use super::gather::report_of;
+use super::gather::{State, report_of};
 use super::{Report, html, junit, markdown};
 use crate::gate::store::{Skipped, StoredRecord, StoredRun};
 use crate::gate::testing::{record, tangle};
@@ -152,6 +152,8 @@ fn run(id: &str, gates: &[&str], records: Vec<GateRecord>) -> StoredRun {
             command: "cargo xtask gate".to_owned(),
             quick: false,
             gates: gates.iter().map(|gate| (*gate).to_owned()).collect(),
+            named: false,
+            skipped: Default::default(),
         }),
         records: records
             .into_iter()
@@ -368,4 +370,35 @@ fn pictures_of(node: &Handle, pictures: &mut usize) {
     for child in node.children.borrow().iter() {
         pictures_of(child, pictures);
     }
+}
+
+#[test]
+fn a_gate_that_was_named_and_skipped_is_no_pass_of_the_report() {
+    let verdict = |named: bool, skipped: Verdict, gates: &[&str]| {
+        let mut passed = record(&|_, _, _| {});
+        passed.gate = "passed".to_owned();
+        let mut other = record(&|_, _, _| {});
+        other.gate = "other".to_owned();
+        (other.verdict, other.cells) = (skipped, Vec::new());
+        let mut run = run("20260102T030405Z-0001", gates, vec![passed, other]);
+        let plan = run.plan.as_mut().unwrap();
+        plan.named = named;
+        plan.skipped
+            .insert("gone".to_owned(), "no model".to_owned());
+        let report = report_of(vec![run], Vec::new()).unwrap();
+        let whys = report.gates.iter().filter_map(|gate| match &gate.state {
+            State::Missing { why } => Some(why.clone()),
+            State::Recorded { .. } => None,
+        });
+        (report.verdict, whys.collect::<String>())
+    };
+    let (both, all) = (["passed", "other"], ["passed", "other", "gone"]);
+    assert_eq!(verdict(false, Verdict::Skipped, &both).0, Verdict::Pass);
+    assert_eq!(
+        verdict(true, Verdict::Skipped, &both).0,
+        Verdict::Inconclusive
+    );
+    let (found, why) = verdict(true, Verdict::Pass, &all);
+    assert_eq!(found, Verdict::Inconclusive);
+    assert!(why.contains("skipped, which is no pass: no model"), "{why}");
 }
