@@ -298,6 +298,16 @@ pub fn indistinct(baseline: &Side, candidate: &Side) -> Option<String> {
                 .to_owned(),
         );
     }
+    let shared: Vec<String> = (baseline.loaded().intersection(&candidate.loaded()))
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("libllama") || is_program(&name)
+        })
+        .map(|path| path.display().to_string())
+        .collect();
+    if !shared.is_empty() {
+        return Some(format!("both servers have loaded {}", shared.join(", ")));
+    }
     let (left, right) = (baseline.loaded_digests(), candidate.loaded_digests());
     if !left.is_empty() && left == right {
         return Some(
@@ -306,17 +316,7 @@ pub fn indistinct(baseline: &Side, candidate: &Side) -> Option<String> {
                 .to_owned(),
         );
     }
-    let shared: Vec<String> = (baseline.loaded().intersection(&candidate.loaded()))
-        .filter(|path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with("libllama") || is_program(&name)
-        })
-        .map(|path| path.display().to_string())
-        .collect();
-    match shared.as_slice() {
-        [] => None,
-        shared => Some(format!("both servers have loaded {}", shared.join(", "))),
-    }
+    None
 }
 
 /// An environment without the switches that are set to off: empty, or `0`.
