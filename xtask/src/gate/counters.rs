@@ -223,8 +223,8 @@ fn samples(answers: &Answers) -> SideSamples {
         match (&mut sum, &answer.counters) {
             (Some(sum), Some(counters)) => {
                 for (name, value) in counters.iter().filter(|(name, _)| !name.starts_with("us_")) {
-                    let sum = sum.entry(name.clone()).or_default();
-                    *sum = sum.saturating_add(*value);
+                    let all = sum.entry(name.clone()).or_default();
+                    *all = all.saturating_add(*value);
                 }
             }
             _ => sum = None,

@@ -26,7 +26,7 @@ const OTHERS: [&str; 2] = ["fixtures.toml", "goldens.toml"];
 
 /// Flags that the gate sets itself; a definition that sets them too would compare something
 /// else than it says.
-const OWN_FLAGS: [&str; 34] = [
+const OWN_FLAGS: [&str; 41] = [
     "-m",
     "--model",
     "-mu",
@@ -61,7 +61,18 @@ const OWN_FLAGS: [&str; 34] = [
     "-cram",
     "--cache-ram",
     "--ssl-key-file",
+    "--ssl-cert-file",
+    "-nocb",
+    "--no-cont-batching",
+    // Another model than the one that the record names.
+    "-dr",
+    "--docker-repo",
+    "--models-dir",
+    "--models-preset",
 ];
+
+/// Longest time limit: a week, in seconds. A longer one is no limit, and cannot be added to a time.
+const LONGEST: u64 = 7 * 24 * 3600;
 
 /// A chash definition, ready to run.
 #[derive(Clone, Debug)]
@@ -206,9 +217,9 @@ fn load_one(dir: &Path, id: &str, path: &Path, quick: bool) -> Result<Plan> {
             let definition: AcceptanceGate = crate::model::read_toml(path)?;
             let text = fs_err::read(path)?;
             let drop = definition.drop;
-            if definition.n_max.contains(&0) || !(0.0..=1.0).contains(&drop) {
+            if definition.n_max.contains(&0) || !(0.0..1.0).contains(&drop) {
                 return Err(Error::config(
-                    "n-max holds 0, with which nothing is drafted, or drop is not in 0..=1",
+                    "n-max holds 0, with which nothing is drafted, or drop is not below 1 and not 0 or above: at 1 nothing fails",
                 ));
             }
             let plan = chash(dir, definition.common(), text, quick)?;
@@ -252,7 +263,7 @@ fn load_one(dir: &Path, id: &str, path: &Path, quick: bool) -> Result<Plan> {
             let definition: RetrievalGate = crate::model::read_toml(path)?;
             let retrieval = RetrievalPlan::new(&definition, quick)?;
             let common = definition.common();
-            servers(&common)?;
+            runnable(&common)?;
             let mut plan = bare(common, &fs_err::read(path)?);
             plan.quick = retrieval.quick;
             Ok(Plan::Retrieval(Box::new(plan), Box::new(retrieval)))
@@ -431,6 +442,12 @@ fn check(definition: &ChashGate) -> Result<()> {
     if definition.n_predict == 0 {
         return fail("n-predict is 0; nothing would be compared");
     }
+    runnable(definition)
+}
+
+/// What holds for every kind that starts servers.
+fn runnable(definition: &ChashGate) -> Result<()> {
+    let fail = |message: &str| Err(Error::config(message));
     if definition.parallel == 0 {
         return fail("parallel is 0; nothing would run");
     }
@@ -443,6 +460,10 @@ fn servers(definition: &ChashGate) -> Result<()> {
     let limits = &definition.limits;
     if limits.start == 0 || limits.request == 0 {
         return fail("a time limit is 0; nothing would ever be in time");
+    }
+    let times = [limits.start, limits.request, limits.stop];
+    if (times.into_iter().chain(definition.budget)).any(|seconds| seconds > LONGEST) {
+        return fail("a time limit or the budget is above a week of 604800 seconds");
     }
     if definition.budget == Some(0) {
         return fail("budget is 0; nothing would be run");

@@ -160,7 +160,11 @@ pub fn entries(record: &GateRecord) -> BTreeMap<String, Digest> {
             .iter()
             .map(|answer| answer.prompt.as_str())
             .collect();
-        let name = format!("{}, n_max {}", prompts.join(" + "), cell.n_max);
+        let mut name = format!("{}, n_max {}", prompts.join(" + "), cell.n_max);
+        // Other flags may round otherwise; `--quick` may leave a setting out.
+        if let Some(setting) = &cell.setting {
+            name = format!("{setting}: {name}");
+        }
         let digests: Vec<&[u8]> = cell
             .baseline
             .iter()
@@ -186,7 +190,7 @@ impl Book {
     /// Reads `gates/goldens.toml`; an empty one where there is none.
     pub fn load(project: &Project) -> Result<Self> {
         let file = project.root().join("gates/goldens.toml");
-        let goldens = match file.is_file() {
+        let goldens: Goldens = match file.is_file() {
             true => crate::model::read_toml(&file).hint(|| {
                 "cargo xtask gate --bless writes it; git has its earlier forms".to_owned()
             })?,
@@ -195,6 +199,16 @@ impl Book {
                 golden: Vec::new(),
             },
         };
+        for (at, golden) in goldens.golden.iter().enumerate() {
+            if (goldens.golden.iter().take(at)).any(|other| key(other) == key(golden)) {
+                return Err(Error::config(format!(
+                    "gate {} has two goldens for one base, model and sort of machine",
+                    golden.gate
+                ))
+                .context(project.show(&file))
+                .hint("a merge may have left both: take one out, or git has its earlier forms"));
+            }
+        }
         Ok(Book { file, goldens })
     }
 
@@ -312,16 +326,6 @@ impl Book {
                 definition: record.definition,
                 entry,
             });
-            let key = |golden: &Golden| {
-                let model = golden.model.to_string();
-                (
-                    golden.gate.clone(),
-                    golden.base.clone(),
-                    model,
-                    golden.backend.clone(),
-                    golden.machine.clone(),
-                )
-            };
             list.sort_by_cached_key(key);
         }
         changes
@@ -334,6 +338,17 @@ impl Book {
         crate::model::write_atomic(&self.file, format!("{HEADER}{text}").as_bytes())?;
         Ok(())
     }
+}
+
+/// What there is one golden for.
+fn key(golden: &Golden) -> [String; 5] {
+    [
+        golden.gate.clone(),
+        golden.base.clone(),
+        golden.model.to_string(),
+        golden.backend.clone(),
+        golden.machine.clone(),
+    ]
 }
 
 fn is_of(golden: &Golden, record: &GateRecord, place: &Place) -> bool {

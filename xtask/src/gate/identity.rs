@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use crate::build::{self, Build};
 use crate::error::{Error, Result, ResultExt};
 use crate::gate::client::Client;
+use crate::gate::remote;
 use crate::gate::server::{is_library, is_program};
 use crate::model::{Artifact, Digest, Flavour, SWITCH_PREFIX, SideStamp};
 use crate::project::suggest;
@@ -246,6 +247,23 @@ impl Side {
             .collect()
     }
 
+    /// Digests of what was seen loaded; empty where one of them cannot be read.
+    fn loaded_digests(&self) -> BTreeSet<Digest> {
+        let known: BTreeMap<PathBuf, Digest> = (self.stamp.artifacts.iter())
+            .filter_map(|artifact| {
+                let path = self.dir.join(&artifact.path).canonicalize().ok()?;
+                Some((path, artifact.sha256))
+            })
+            .collect();
+        let digest = |path: &PathBuf| match known.get(path) {
+            Some(digest) => Some(*digest),
+            None => Digest::of_file(path).ok(),
+        };
+        let loaded = self.loaded();
+        let digests = loaded.iter().map(digest).collect::<Option<_>>();
+        digests.unwrap_or_default()
+    }
+
     fn loaded(&self) -> BTreeSet<PathBuf> {
         let seen = self.loaded.lock().unwrap_or_else(|lock| lock.into_inner());
         seen.clone()
@@ -256,7 +274,7 @@ impl Side {
 /// after the run, when it is known what was loaded.
 pub fn indistinct(baseline: &Side, candidate: &Side) -> Option<String> {
     if let (Some(left), Some(right)) = (&baseline.running, &candidate.running) {
-        return (left.address == right.address).then(|| {
+        return remote::is_same(&left.address, &right.address).then(|| {
             "baseline and candidate are the very same running server: the candidate was not \
              compared with anything else"
                 .to_owned()
@@ -266,7 +284,7 @@ pub fn indistinct(baseline: &Side, candidate: &Side) -> Option<String> {
     if baseline.running.is_some() || candidate.running.is_some() {
         return None;
     }
-    if baseline.env != candidate.env {
+    if effective(&baseline.env) != effective(&candidate.env) {
         return None;
     }
     let files = |side: &Side| -> BTreeSet<Digest> {
@@ -287,17 +305,46 @@ pub fn indistinct(baseline: &Side, candidate: &Side) -> Option<String> {
         })
         .map(|path| path.display().to_string())
         .collect();
-    match shared.as_slice() {
-        [] => None,
-        shared => Some(format!("both servers have loaded {}", shared.join(", "))),
+    if !shared.is_empty() {
+        return Some(format!("both servers have loaded {}", shared.join(", ")));
     }
+    let (left, right) = (baseline.loaded_digests(), candidate.loaded_digests());
+    if !left.is_empty() && left == right {
+        return Some(
+            "what both servers have loaded are the very same bytes: the files beside them that \
+             differ were not run"
+                .to_owned(),
+        );
+    }
+    None
 }
+
+/// An environment without the switches that are set to off: empty, or `0`.
+fn effective(env: &BTreeMap<String, String>) -> BTreeMap<&String, &String> {
+    let is_off = |name: &str, value: &str| {
+        name.starts_with(SWITCH_PREFIX) && (value.is_empty() || value == "0")
+    };
+    env.iter()
+        .filter(|(name, value)| !is_off(name, value))
+        .collect()
+}
+
+/// So many wrong letters still make a variable a misspelt switch.
+const MISSPELT: usize = 3;
 
 /// Why switching says nothing, where a side sets a variable that no patch listens to: with a
 /// misspelt switch, off would be compared with off. `declared` are the series' switches.
 pub fn undeclared(sides: &[&Side], declared: &[String]) -> Option<String> {
     let mut set = sides.iter().flat_map(|side| side.env.keys());
-    let unknown = set.find(|name| name.starts_with(SWITCH_PREFIX) && !declared.contains(name))?;
+    // A slip can be in the prefix too, or in the case.
+    let is_near = |name: &str, switch: &String| {
+        strsim::damerau_levenshtein(&name.to_uppercase(), switch) <= MISSPELT
+    };
+    let unknown = set.find(|name| {
+        let looks_like = name.to_uppercase().starts_with(SWITCH_PREFIX)
+            || declared.iter().any(|switch| is_near(name, switch));
+        looks_like && !declared.contains(name)
+    })?;
     let near = suggest(unknown, declared.iter().map(String::as_str), "switches");
     Some(format!(
         "no patch of the series declares the switch {unknown}, so that nothing was switched \
@@ -320,158 +367,4 @@ fn artifact(path: &Path, dir: &Path) -> Result<Artifact> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Kind;
-    use crate::model::{BuildManifest, PatchSetStamp};
-
-    fn build(dir: &Path, flavour: Flavour, text: &str) -> Build {
-        fs_err::create_dir_all(dir.join("out/bin")).unwrap();
-        let mut artifacts = Vec::new();
-        for name in ["out/bin/llama-server", "out/bin/libllama.so.1"] {
-            fs_err::write(dir.join(name), format!("{text}{name}")).unwrap();
-            artifacts.push(artifact(&dir.join(name), dir).unwrap());
-        }
-        Build {
-            dir: dir.to_path_buf(),
-            manifest: BuildManifest {
-                schema: 1,
-                base: "base".to_owned(),
-                tree: Digest::of(b""),
-                flavour,
-                backend: "cpu".to_owned(),
-                patchset: (flavour == Flavour::Patched).then(|| PatchSetStamp {
-                    id: Digest::of(b"set"),
-                    patches: Vec::new(),
-                }),
-                source: Digest::of(b""),
-                flags: BTreeMap::new(),
-                compilers: BTreeMap::new(),
-                cmake: String::new(),
-                ninja: String::new(),
-                launcher: None,
-                artifacts,
-            },
-        }
-    }
-
-    fn fails(build: &Build, expected: Flavour, words: &[&str]) {
-        let error = Side::of_build(build, expected, BTreeMap::new()).unwrap_err();
-        assert_eq!(error.kind(), Kind::Finding);
-        for word in words {
-            assert!(error.to_string().contains(word), "{word}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_build_must_be_what_its_manifest_says() {
-        let dir = tempfile::tempdir().unwrap();
-        let good = build(dir.path(), Flavour::Vanilla, "");
-        Side::of_build(&good, Flavour::Vanilla, BTreeMap::new()).unwrap();
-        fails(&good, Flavour::Patched, &["is a vanilla build"]);
-
-        let mut set = good.clone();
-        set.manifest.patchset = build(dir.path(), Flavour::Patched, "").manifest.patchset;
-        fails(&set, Flavour::Vanilla, &["carries the patch set"]);
-        let mut bare = good.clone();
-        bare.manifest.flavour = Flavour::Patched;
-        fails(&bare, Flavour::Patched, &["carries no patch set"]);
-        let mut unknown = good.clone();
-        unknown.manifest.artifacts.remove(0);
-        fails(
-            &unknown,
-            Flavour::Vanilla,
-            &["does not record out/bin/llama-server"],
-        );
-
-        let library = dir.path().join("out/bin/libllama.so.1");
-        let recorded = Digest::of_file(&library).unwrap().to_string();
-        fs_err::write(&library, "stale").unwrap();
-        let found = Digest::of(b"stale").to_string();
-        fails(
-            &good,
-            Flavour::Vanilla,
-            &["libllama.so.1", &recorded, &found],
-        );
-        fs_err::remove_file(&library).unwrap();
-        fails(&good, Flavour::Vanilla, &["libllama.so.1: missing"]);
-    }
-
-    #[test]
-    fn a_build_may_load_only_its_own_libraries() {
-        let dir = tempfile::tempdir().unwrap();
-        let good = build(dir.path(), Flavour::Vanilla, "");
-        let side = Side::of_build(&good, Flavour::Vanilla, BTreeMap::new()).unwrap();
-        let own = dir
-            .path()
-            .canonicalize()
-            .unwrap()
-            .join("out/bin/libllama.so.1");
-        side.check_loaded(&BTreeSet::from([own.clone()])).unwrap();
-        let foreign = BTreeSet::from([own, PathBuf::from("/usr/lib/libggml.so")]);
-        let error = side.check_loaded(&foreign).unwrap_err();
-        assert_eq!(error.kind(), Kind::Finding);
-        assert!(error.to_string().contains("/usr/lib/libggml.so"), "{error}");
-    }
-
-    #[test]
-    fn the_same_thing_twice_is_no_comparison() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = |name: &str| dir.path().join(name);
-        let side = |build: &Build, flavour, env: &[(&str, &str)]| {
-            let env = env.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned()));
-            Side::of_build(build, flavour, env.collect()).unwrap()
-        };
-        let vanilla = build(&path("v"), Flavour::Vanilla, "");
-        let same = build(&path("s"), Flavour::Patched, "");
-        let other = build(&path("o"), Flavour::Patched, "x");
-        let baseline = side(&vanilla, Flavour::Vanilla, &[]);
-        let reason = indistinct(&baseline, &side(&same, Flavour::Patched, &[])).unwrap();
-        assert!(reason.contains("very same files"), "{reason}");
-        let switched = side(&same, Flavour::Patched, &[("A", "1")]);
-        assert_eq!(indistinct(&baseline, &switched), None);
-        let candidate = side(&other, Flavour::Patched, &[]);
-        assert_eq!(indistinct(&baseline, &candidate), None);
-    }
-
-    #[test]
-    fn a_switch_that_nobody_declares_is_no_comparison() {
-        let dir = tempfile::tempdir().unwrap();
-        let build = build(dir.path(), Flavour::Patched, "");
-        let side = |name: &str| {
-            let env = BTreeMap::from([(name.to_owned(), "1".to_owned())]);
-            Side::of_build(&build, Flavour::Patched, env).unwrap()
-        };
-        let declared = ["OPENCOTI_COUNTERS".to_owned()];
-        let (right, other) = (side("OPENCOTI_COUNTERS"), side("OMP_NUM_THREADS"));
-        assert_eq!(undeclared(&[&other, &right], &declared), None);
-        let reason = undeclared(&[&right, &side("OPENCOTI_COUNTER")], &declared).unwrap();
-        assert!(reason.contains("OPENCOTI_COUNTER, so"), "{reason}");
-        assert!(reason.contains("did you mean `OPENCOTI_COUNTERS`?"));
-        assert!(undeclared(&[&right, &other], &[]).is_some());
-    }
-
-    #[test]
-    fn named_servers_that_load_one_library_are_no_comparison() {
-        let dir = tempfile::tempdir().unwrap();
-        let side = |name: &str| {
-            fs_err::create_dir(dir.path().join(name)).unwrap();
-            let program = dir.path().join(name).join("llama-server");
-            fs_err::write(&program, name).unwrap();
-            Side::of_path(&program, BTreeMap::new()).unwrap()
-        };
-        let (baseline, candidate) = (side("a"), side("b"));
-        let library = dir.path().join("libllama.so");
-        fs_err::write(&library, "").unwrap();
-        for side in [&baseline, &candidate] {
-            assert_eq!(indistinct(&baseline, &candidate), None);
-            side.check_loaded(&BTreeSet::from([library.clone()]))
-                .unwrap();
-            assert_eq!(side.final_stamp().unwrap().artifacts.len(), 2);
-        }
-        let reason = indistinct(&baseline, &candidate).unwrap();
-        assert!(reason.contains("both servers have loaded"), "{reason}");
-        let error = Side::of_path(dir.path(), BTreeMap::new()).unwrap_err();
-        assert_eq!(error.kind(), Kind::Usage);
-    }
-}
+mod tests;

@@ -127,7 +127,6 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         goldens::check_request(request)?;
         goldens::check_committed(ctx)?;
     }
-    let mut book = goldens::Book::load(&ctx.project)?;
     let mut plans = definition::load(&ctx.project, &request.gates, request.quick)?;
     if request.gates.is_empty() {
         if request.servers.is_none() {
@@ -138,6 +137,8 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     let dir = ctx.project.gate_dir();
     fs_err::create_dir_all(&dir)?;
     let _lock = crate::lock::file(ctx, &dir.join(".lock"))?;
+    // Another run that was waited for may have recorded some.
+    let mut book = goldens::Book::load(&ctx.project)?;
     // A run that breaks off must not leave an older run's verdict to be read as its own.
     forget(&dir, &plans)?;
     let left = orphans::sweep();
@@ -199,6 +200,8 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         goldens::check_verdicts(&records)?;
         // What was edited meanwhile was perhaps run.
         goldens::check_committed(ctx)?;
+        // Building and running take long: what somebody recorded meanwhile must stay.
+        book = goldens::Book::load(&ctx.project)?;
         blessed = book.bless(&records, &place);
         for change in &blessed {
             ctx.sink.note(&format!("golden {change}"));

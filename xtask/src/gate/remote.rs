@@ -1,6 +1,7 @@
 //! A server that runs already. Nothing of it can be set, and little can be checked: what it tells
 //! of itself is held against what the gate needs, and the rest is said in the record.
 
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -54,6 +55,34 @@ impl Address {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// Whether two addresses may lead to one server, however they are spelt. One that listens to all
+/// addresses of this machine answers at every one of them.
+pub fn is_same(left: &str, right: &str) -> bool {
+    let (left_at, right_at) = (sockets(left), sockets(right));
+    let own = |address: &SocketAddr| address.ip().is_loopback();
+    let pairs = left_at
+        .iter()
+        .flat_map(|left| right_at.iter().map(move |right| (left, right)));
+    let meets = |(left, right): (&SocketAddr, &SocketAddr)| {
+        left == right || left.port() == right.port() && own(left) && own(right)
+    };
+    left == right || pairs.into_iter().any(meets)
+}
+
+/// Where an address leads to; nowhere where its name is not known.
+fn sockets(url: &str) -> Vec<SocketAddr> {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    let port = if scheme == "https" { 443 } else { 80 };
+    let has_port = (rest.rsplit_once(':')).is_some_and(|(_, port)| !port.ends_with(']'));
+    let place = match has_port {
+        true => rest.to_owned(),
+        false => format!("{rest}:{port}"),
+    };
+    place
+        .to_socket_addrs()
+        .map_or_else(|_| Vec::new(), Iterator::collect)
 }
 
 /// What a running server tells by `/props` and `/slots`; what is not needed is ignored.
@@ -223,6 +252,24 @@ mod tests {
         ] {
             let error = Address::parse(bad, true).unwrap_err();
             assert_eq!(error.kind(), crate::Kind::Config, "{bad}");
+        }
+    }
+
+    #[test]
+    fn one_server_is_known_by_any_of_its_names() {
+        for (left, right, same) in [
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080", true),
+            ("http://127.0.0.1:8080", "http://localhost:8080", true),
+            ("http://127.0.0.1:8080", "http://127.0.0.1:08080", true),
+            ("http://127.0.0.1:8080", "http://127.0.0.9:8080", true),
+            ("http://127.0.0.1:8080", "http://[::1]:8080", true),
+            ("http://127.0.0.1", "http://localhost:80", true),
+            ("https://10.0.0.1", "https://10.0.0.1:443", true),
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8081", false),
+            ("http://10.0.0.1:80", "http://10.0.0.2:80", false),
+        ] {
+            assert_eq!(is_same(left, right), same, "{left} {right}");
+            assert_eq!(is_same(right, left), same, "{right} {left}");
         }
     }
 

@@ -58,15 +58,18 @@ impl RetrievalPlan {
         }
         if definition.recall == Some(0.0) {
             return Err(Error::config(
-                "recall is 0, which any answer reaches; take it out, and answers must be equal",
-            ));
+                "recall is 0; answers that find nothing would pass, whatever they are",
+            )
+            .hint("take it out: without it the answers must be the same"));
         }
-        // Haystacks are made before a server can say how many tokens they are.
-        if let Some(long) = words.iter().find(|words| **words > definition.context) {
+        // Every word has at least one token, but for what a vocabulary joins.
+        let most = definition.context.saturating_mul(4);
+        if let Some(many) = words.iter().find(|many| **many > most) {
             return Err(Error::config(format!(
-                "words holds {long}, which are more tokens than context, {}",
+                "a haystack of {many} words cannot fit into a context of {} cells",
                 definition.context
-            )));
+            ))
+            .hint("raise context, or take fewer words"));
         }
         if definition.n_predict == 0 || definition.parallel == 0 {
             return Err(Error::config(

@@ -35,6 +35,21 @@ impl Case {
 /// Parts of a record that are read here as what they are, or that judge nothing.
 const KNOWN: [&str; 3] = ["cells", "acceptance", "perf"];
 
+/// What a part found, which is another thing in every run, and does not say which part it is.
+const FOUND: [&str; 11] = [
+    "verdict",
+    "reason",
+    "found",
+    "baseline",
+    "control",
+    "candidate",
+    "tokens",
+    "rows",
+    "vocabulary",
+    "compared",
+    "machine",
+];
+
 /// Everything that `record` judges. Never empty, and never better than the record: where its
 /// verdict does not follow from its parts, the gate as a whole is a case of its own.
 pub fn cases(record: &GateRecord) -> Vec<Case> {
@@ -85,6 +100,15 @@ pub fn cases(record: &GateRecord) -> Vec<Case> {
         }
     }
     let judged = Verdict::all(cases.iter().map(|case| case.verdict));
+    if cases.is_empty() && record.verdict == Verdict::Pass {
+        cases.push(Case {
+            name: "the gate as a whole".to_owned(),
+            verdict: Verdict::Inconclusive,
+            reason: Some("it is said to pass, and nothing was judged".to_owned()),
+            difference: None,
+        });
+        return cases;
+    }
     if cases.is_empty() || judged != record.verdict || record.reason.is_some() {
         let whole = Case::whole(record.verdict, record.reason.clone());
         cases.insert(0, whole);
@@ -121,7 +145,7 @@ fn verdict(value: &Value) -> Option<Verdict> {
 /// `needles prompt long, depth 0.5`: the part, and its first short scalars.
 fn named(path: &str, map: &serde_json::Map<String, Value>) -> String {
     let scalars = map.iter().filter_map(|(key, value)| match value {
-        _ if ["verdict", "reason"].contains(&key.as_str()) => None,
+        _ if FOUND.contains(&key.as_str()) => None,
         Value::String(text) if text.chars().count() <= 48 => Some(format!("{key} {text}")),
         Value::Number(number) => Some(format!("{key} {number}")),
         _ => None,
@@ -186,9 +210,25 @@ mod tests {
         assert_eq!(cases(&record)[0].verdict, Verdict::Inconclusive);
         record.cells.clear();
         record.verdict = Verdict::Pass;
-        assert_eq!(cases(&record).len(), 1);
+        let all = cases(&record);
+        assert_eq!((all.len(), all[0].verdict), (1, Verdict::Inconclusive));
         record.verdict = Verdict::Skipped;
         assert_eq!(cases(&record)[0].verdict, Verdict::Skipped);
+    }
+
+    #[test]
+    fn a_case_has_the_same_name_whatever_was_found() {
+        let name = |found: u64, words: u64| {
+            let part = serde_json::json!([{
+                "baseline": format!("{found}"), "candidate": found, "control": "x", "depth": 0.5,
+                "found": format!("{found} files"), "verdict": "pass", "words": words
+            }]);
+            let mut cases = Vec::new();
+            walk("needles", &part, &mut cases);
+            cases.remove(0).name
+        };
+        assert_eq!(name(1, 20), name(2, 20));
+        assert_ne!(name(1, 20), name(1, 40));
     }
 
     #[test]

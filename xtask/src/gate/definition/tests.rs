@@ -74,6 +74,13 @@ fn every_fault_is_refused_by_name() {
         ("context = 64", "flags = [\"--port=1\"]", "`--port`"),
         ("context = 64", "parallel = 0", "parallel is 0"),
         ("context = 64", "limits = { request = 0 }", "time limit"),
+        ("context = 64", "limits = { stop = 604801 }", "above a week"),
+        (
+            "context = 64",
+            "budget = 9223372036854775807",
+            "above a week",
+        ),
+        ("context = 64", "flags = [\"-hf\", \"a/b\"]", "holds `-hf`"),
         (
             "context = 64",
             "candidate = { build = \"patched\", env = { \"A=B\" = \"\" } }",

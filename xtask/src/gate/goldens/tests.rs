@@ -324,3 +324,32 @@ fn the_machine_is_told_by_what_changes_roundings() {
         assert_ne!(other, here);
     }
 }
+
+#[test]
+fn two_goldens_for_one_thing_are_refused() {
+    let toy = Toy::new();
+    let mut first = book(&toy);
+    first.bless(&[good()], &place());
+    first.write().unwrap();
+    let file = toy.root().join("gates/goldens.toml");
+    let text = fs_err::read_to_string(&file).unwrap();
+    let (_, golden) = text.split_once("[[golden]]").unwrap();
+    fs_err::write(&file, format!("{text}\n[[golden]]{golden}")).unwrap();
+    let error = Book::load(&toy.ctx.project).unwrap_err();
+    assert!(error.to_string().contains("two goldens"), "{error}");
+}
+
+#[test]
+fn every_setting_has_goldens_of_its_own() {
+    let mut record = good();
+    let count = entries(&record).len();
+    let mut more = record.cells.clone();
+    for cell in &mut record.cells {
+        cell.setting = Some("first".to_owned());
+    }
+    for cell in &mut more {
+        cell.setting = Some("second".to_owned());
+    }
+    record.cells.extend(more);
+    assert_eq!(entries(&record).len(), 2 * count);
+}

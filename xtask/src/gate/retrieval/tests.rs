@@ -201,6 +201,10 @@ fn quick_keeps_a_part_and_nothing_else() {
         );
     }
     assert!(RetrievalPlan::new(&definition("recall = 1.5\n"), false).is_err());
+    // With it answers that find nothing would pass, whatever they are.
+    assert!(RetrievalPlan::new(&definition("recall = 0.0\n"), false).is_err());
+    assert!(RetrievalPlan::new(&definition("recall = 0.1\n"), false).is_ok());
+    assert!(RetrievalPlan::new(&definition("context = 9\n"), false).is_err());
 }
 
 #[test]

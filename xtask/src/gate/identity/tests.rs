@@ -1,0 +1,197 @@
+//! Sides that are what they should be, and sides that are not.
+
+use super::*;
+use crate::Kind;
+use crate::model::{BuildManifest, PatchSetStamp};
+
+fn build(dir: &Path, flavour: Flavour, text: &str) -> Build {
+    fs_err::create_dir_all(dir.join("out/bin")).unwrap();
+    let mut artifacts = Vec::new();
+    for name in ["out/bin/llama-server", "out/bin/libllama.so.1"] {
+        fs_err::write(dir.join(name), format!("{text}{name}")).unwrap();
+        artifacts.push(artifact(&dir.join(name), dir).unwrap());
+    }
+    Build {
+        dir: dir.to_path_buf(),
+        manifest: BuildManifest {
+            schema: 1,
+            base: "base".to_owned(),
+            tree: Digest::of(b""),
+            flavour,
+            backend: "cpu".to_owned(),
+            patchset: (flavour == Flavour::Patched).then(|| PatchSetStamp {
+                id: Digest::of(b"set"),
+                patches: Vec::new(),
+            }),
+            source: Digest::of(b""),
+            flags: BTreeMap::new(),
+            compilers: BTreeMap::new(),
+            cmake: String::new(),
+            ninja: String::new(),
+            launcher: None,
+            artifacts,
+        },
+    }
+}
+
+fn fails(build: &Build, expected: Flavour, words: &[&str]) {
+    let error = Side::of_build(build, expected, BTreeMap::new()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Finding);
+    for word in words {
+        assert!(error.to_string().contains(word), "{word}: {error}");
+    }
+}
+
+#[test]
+fn a_build_must_be_what_its_manifest_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = build(dir.path(), Flavour::Vanilla, "");
+    Side::of_build(&good, Flavour::Vanilla, BTreeMap::new()).unwrap();
+    fails(&good, Flavour::Patched, &["is a vanilla build"]);
+
+    let mut set = good.clone();
+    set.manifest.patchset = build(dir.path(), Flavour::Patched, "").manifest.patchset;
+    fails(&set, Flavour::Vanilla, &["carries the patch set"]);
+    let mut bare = good.clone();
+    bare.manifest.flavour = Flavour::Patched;
+    fails(&bare, Flavour::Patched, &["carries no patch set"]);
+    let mut unknown = good.clone();
+    unknown.manifest.artifacts.remove(0);
+    fails(
+        &unknown,
+        Flavour::Vanilla,
+        &["does not record out/bin/llama-server"],
+    );
+
+    let library = dir.path().join("out/bin/libllama.so.1");
+    let recorded = Digest::of_file(&library).unwrap().to_string();
+    fs_err::write(&library, "stale").unwrap();
+    let found = Digest::of(b"stale").to_string();
+    fails(
+        &good,
+        Flavour::Vanilla,
+        &["libllama.so.1", &recorded, &found],
+    );
+    fs_err::remove_file(&library).unwrap();
+    fails(&good, Flavour::Vanilla, &["libllama.so.1: missing"]);
+}
+
+#[test]
+fn a_build_may_load_only_its_own_libraries() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = build(dir.path(), Flavour::Vanilla, "");
+    let side = Side::of_build(&good, Flavour::Vanilla, BTreeMap::new()).unwrap();
+    let own = dir
+        .path()
+        .canonicalize()
+        .unwrap()
+        .join("out/bin/libllama.so.1");
+    side.check_loaded(&BTreeSet::from([own.clone()])).unwrap();
+    let foreign = BTreeSet::from([own, PathBuf::from("/usr/lib/libggml.so")]);
+    let error = side.check_loaded(&foreign).unwrap_err();
+    assert_eq!(error.kind(), Kind::Finding);
+    assert!(error.to_string().contains("/usr/lib/libggml.so"), "{error}");
+}
+
+#[test]
+fn the_same_thing_twice_is_no_comparison() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let side = |build: &Build, flavour, env: &[(&str, &str)]| {
+        let env = env.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned()));
+        Side::of_build(build, flavour, env.collect()).unwrap()
+    };
+    let vanilla = build(&path("v"), Flavour::Vanilla, "");
+    let same = build(&path("s"), Flavour::Patched, "");
+    let other = build(&path("o"), Flavour::Patched, "x");
+    let baseline = side(&vanilla, Flavour::Vanilla, &[]);
+    let reason = indistinct(&baseline, &side(&same, Flavour::Patched, &[])).unwrap();
+    assert!(reason.contains("very same files"), "{reason}");
+    let switched = side(&same, Flavour::Patched, &[("A", "1")]);
+    assert_eq!(indistinct(&baseline, &switched), None);
+    for (value, is_off) in [("", true), ("0", true), ("1", false), ("00", false)] {
+        let switched = side(&same, Flavour::Patched, &[("OPENCOTI_A", value)]);
+        let reason = indistinct(&baseline, &switched);
+        assert_eq!(reason.is_some(), is_off, "{value}: off against off");
+    }
+    let candidate = side(&other, Flavour::Patched, &[]);
+    assert_eq!(indistinct(&baseline, &candidate), None);
+}
+
+#[test]
+fn a_switch_that_nobody_declares_is_no_comparison() {
+    let dir = tempfile::tempdir().unwrap();
+    let build = build(dir.path(), Flavour::Patched, "");
+    let side = |name: &str| {
+        let env = BTreeMap::from([(name.to_owned(), "1".to_owned())]);
+        Side::of_build(&build, Flavour::Patched, env).unwrap()
+    };
+    let declared = ["OPENCOTI_COUNTERS".to_owned()];
+    let (right, other) = (side("OPENCOTI_COUNTERS"), side("OMP_NUM_THREADS"));
+    assert_eq!(undeclared(&[&other, &right], &declared), None);
+    let reason = undeclared(&[&right, &side("OPENCOTI_COUNTER")], &declared).unwrap();
+    assert!(reason.contains("OPENCOTI_COUNTER, so"), "{reason}");
+    assert!(reason.contains("did you mean `OPENCOTI_COUNTERS`?"));
+    assert!(undeclared(&[&right, &other], &[]).is_some());
+    // A slip in the prefix.
+    for name in [
+        "OPENCOTTI_COUNTERS",
+        "PENCOTI_COUNTERS",
+        "opencoti_counters",
+    ] {
+        let reason = undeclared(&[&side(name)], &declared).unwrap();
+        assert!(reason.contains(name), "{reason}");
+    }
+}
+
+#[test]
+fn a_stray_file_beside_a_copy_makes_no_comparison() {
+    let dir = tempfile::tempdir().unwrap();
+    let side = |name: &str| {
+        let folder = dir.path().join(name);
+        fs_err::create_dir(&folder).unwrap();
+        fs_err::write(folder.join("llama-server"), "server").unwrap();
+        fs_err::write(folder.join("libllama.so"), "library").unwrap();
+        fs_err::write(folder.join("libggml-stray.so"), name).unwrap();
+        let side = Side::of_path(&folder.join("llama-server"), BTreeMap::new()).unwrap();
+        let loaded = ["llama-server", "libllama.so"];
+        let real = folder.canonicalize().unwrap();
+        side.check_loaded(&loaded.iter().map(|name| real.join(name)).collect())
+            .unwrap();
+        side
+    };
+    let (baseline, candidate) = (side("a"), side("b"));
+    let reason = indistinct(&baseline, &candidate).unwrap();
+    assert!(reason.contains("very same bytes"), "{reason}");
+    let stray = dir
+        .path()
+        .join("b/libggml-stray.so")
+        .canonicalize()
+        .unwrap();
+    candidate.check_loaded(&BTreeSet::from([stray])).unwrap();
+    assert_eq!(indistinct(&baseline, &candidate), None);
+}
+
+#[test]
+fn named_servers_that_load_one_library_are_no_comparison() {
+    let dir = tempfile::tempdir().unwrap();
+    let side = |name: &str| {
+        fs_err::create_dir(dir.path().join(name)).unwrap();
+        let program = dir.path().join(name).join("llama-server");
+        fs_err::write(&program, name).unwrap();
+        Side::of_path(&program, BTreeMap::new()).unwrap()
+    };
+    let (baseline, candidate) = (side("a"), side("b"));
+    let library = dir.path().join("libllama.so");
+    fs_err::write(&library, "").unwrap();
+    for side in [&baseline, &candidate] {
+        assert_eq!(indistinct(&baseline, &candidate), None);
+        side.check_loaded(&BTreeSet::from([library.clone()]))
+            .unwrap();
+        assert_eq!(side.final_stamp().unwrap().artifacts.len(), 2);
+    }
+    let reason = indistinct(&baseline, &candidate).unwrap();
+    assert!(reason.contains("both servers have loaded"), "{reason}");
+    let error = Side::of_path(dir.path(), BTreeMap::new()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Usage);
+}
