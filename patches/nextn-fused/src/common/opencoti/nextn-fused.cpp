@@ -47,6 +47,10 @@ void common_nextn_fused::init(const common_params_speculative_draft & params, bo
         params.n_max < 1 ? "no token is drafted" :
         llama_nextn_fused_refusal(params.ctx_dft);
 
+    if (!refusal && params.p_min > 0.0f && llama_nextn_fused_leaves_traces(params.ctx_dft)) {
+        refusal = "p_min may end drafts early, and the cache has a window";
+    }
+
     size_t size = 0;
 
     const int32_t n_max = std::min(params.n_max, COMMON_NEXTN_FUSED_N_MAX);

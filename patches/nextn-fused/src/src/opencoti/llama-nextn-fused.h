@@ -29,6 +29,10 @@ struct llama_nextn_fused_draft {
 // why this context cannot draft in one graph, nullptr if it can
 LLAMA_API const char * llama_nextn_fused_refusal(const llama_context * ctx);
 
+// Do steps that turn out to be in vain leave something behind? A cache with a window gives out cells
+// that have left it, and what was in them is gone when the step is removed.
+LLAMA_API bool llama_nextn_fused_leaves_traces(const llama_context * ctx);
+
 // makes compute buffers for drafts of up to n_steps tokens of all sequences of the context
 // returns their size in bytes, 0 if there is no memory for them
 LLAMA_API size_t llama_nextn_fused_reserve(llama_context * ctx, int32_t n_steps);

@@ -2,6 +2,7 @@
 
 #include "llama-nextn-side.h"
 
+#include "llama-batch.h"
 #include "llama-context.h"
 #include "llama-graph.h"
 
@@ -29,6 +30,19 @@ struct llama_nextn_extra {
     virtual ~llama_nextn_extra() = default;
 };
 
+struct llama_nextn_access;
+
+// a catch-up that has its cells already, and is yet to be computed
+struct llama_nextn_waiting {
+    std::unique_ptr<llama_batch_allocr> balloc;
+    llama_memory_context_ptr            mctx; // of one micro-batch
+
+    virtual ~llama_nextn_waiting() = default;
+
+    // in a launch of its own
+    virtual void compute(llama_nextn_access & access) = 0;
+};
+
 struct llama_nextn_side {
     static constexpr uint32_t N_SMALL = 16; // tokens of the largest micro-batch that is a small one
 
@@ -40,7 +54,8 @@ struct llama_nextn_side {
     uint64_t n_use   = 0;
     size_t   n_nodes = 0; // what the graph of a small one may have
 
-    std::unique_ptr<llama_nextn_extra> extra;
+    std::unique_ptr<llama_nextn_extra>   extra;
+    std::unique_ptr<llama_nextn_waiting> waiting;
 };
 
 // the parts of a context that are private to it

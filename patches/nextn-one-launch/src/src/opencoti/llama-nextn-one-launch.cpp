@@ -1,0 +1,146 @@
+#include "llama-nextn-one-launch.h"
+
+#include "llama-nextn-side-impl.h"
+
+#include "llama-batch.h"
+#include "llama-impl.h"
+#include "llama-model.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+static bool llama_nextn_one_launch_enabled() {
+    static const bool enabled = [] {
+        const char * OPENCOTI_NEXTN_ONE_LAUNCH = getenv("OPENCOTI_NEXTN_ONE_LAUNCH");
+        return OPENCOTI_NEXTN_ONE_LAUNCH && OPENCOTI_NEXTN_ONE_LAUNCH[0] && strcmp(OPENCOTI_NEXTN_ONE_LAUNCH, "0") != 0;
+    }();
+
+    return enabled;
+}
+
+// as process_ubatch(), for cells that are there already
+static bool llama_nextn_one_launch_compute(llama_nextn_access & access, const llama_ubatch & ubatch, llama_memory_context_i * mctx) {
+    const llama_nextn_catchup_scope scope(access.ctx, true, ubatch.n_tokens);
+
+    auto * res   = access.res(0).get();
+    auto * sched = access.sched().get();
+
+    const auto params = access.graph_params(res, ubatch, mctx);
+
+    if (!access.reuse_disable() && access.active() == res && res->can_reuse(params)) {
+        if (access.cparams().pipeline_parallel) {
+            ggml_backend_sched_synchronize(sched);
+        }
+
+        access.n_reused()++;
+        access.ctx.opencoti_counters.reused++;
+    } else {
+        access.active() = nullptr;
+
+        res->reset();
+
+        ggml_backend_sched_reset(sched);
+        ggml_backend_sched_set_eval_callback(sched, access.cparams().cb_eval, access.cparams().cb_eval_user_data);
+
+        auto * gf = access.ctx.get_model().build_graph(params);
+        if (!gf || !ggml_backend_sched_alloc_graph(sched, gf)) {
+            return false;
+        }
+
+        access.active() = res;
+    }
+
+    res->set_inputs(&ubatch);
+
+    return access.ctx.graph_compute(res->get_gf(), ubatch.n_tokens > 1) == GGML_STATUS_SUCCESS;
+}
+
+struct llama_nextn_one_launch_waiting : public llama_nextn_waiting {
+    void compute(llama_nextn_access & access) override {
+        const auto & ubatch = mctx->get_ubatch();
+
+        const auto save_n_outputs = access.n_outputs();
+
+        access.n_outputs() = 0;
+
+        if (!llama_nextn_one_launch_compute(access, ubatch, mctx.get())) {
+            LLAMA_LOG_ERROR("%s: the catch-up could not be computed; its tokens are removed\n", __func__);
+
+            for (uint32_t i = 0; i < ubatch.n_tokens; ++i) {
+                access.memory()->seq_rm(ubatch.seq_id[i][0], ubatch.pos[i], -1);
+            }
+        }
+
+        access.n_outputs() = save_n_outputs;
+    }
+};
+
+bool llama_nextn_defer(llama_context * ctx, const llama_batch_ext * batch) {
+    if (!llama_nextn_one_launch_enabled() || !ctx->opencoti_nextn || batch->tokens.empty() || batch->tokens.size() > llama_nextn_side::N_SMALL) {
+        return false;
+    }
+
+    llama_nextn_access access { *ctx };
+
+    const auto & cparams   = access.cparams();
+    const auto & layer_inp = cparams.embeddings_layer_inp;
+
+    // `extra` is there if drafts are done in one launch; nothing may be read from the graph
+    if (!access.side().extra || cparams.embeddings || !cparams.embeddings_nextn_masked ||
+            std::find(layer_inp.begin(), layer_inp.end(), true) != layer_inp.end() ||
+            std::any_of(batch->tokens.begin(), batch->tokens.end(), [](const auto & tok) { return tok.output; })) {
+        return false;
+    }
+
+    llama_nextn_flush(*ctx);
+
+    const auto & model = ctx->get_model();
+
+    std::unique_ptr<llama_nextn_waiting> waiting(new llama_nextn_one_launch_waiting());
+
+    waiting->balloc.reset(new llama_batch_allocr(model.hparams.n_pos_per_embd()));
+
+    if (!waiting->balloc->init(*batch, model.vocab, false)) {
+        return false;
+    }
+
+    // as decode()
+    ctx->sched_reserve();
+    ctx->memory_update(false);
+
+    waiting->mctx = access.memory()->init_batch(*waiting->balloc, cparams.n_ubatch, false);
+
+    if (!waiting->mctx || waiting->mctx->get_status() != LLAMA_MEMORY_STATUS_SUCCESS ||
+            waiting->mctx->get_ubatch().n_tokens != waiting->balloc->get_n_tokens()) {
+        return false;
+    }
+
+    if (!waiting->mctx->apply()) {
+        return false;
+    }
+
+    if (access.t_queued_us() == 0) {
+        access.t_queued_us() = ggml_time_us();
+    }
+    access.n_queued() += waiting->balloc->get_n_tokens();
+
+    access.n_outputs() = 0;
+    std::fill(access.output_ids().begin(), access.output_ids().end(), -1);
+
+    access.side().waiting = std::move(waiting);
+
+    return true;
+}
+
+void llama_nextn_flush(llama_context & ctx) {
+    if (!ctx.opencoti_nextn || !ctx.opencoti_nextn->waiting) {
+        return;
+    }
+
+    llama_nextn_access access { ctx };
+
+    const auto waiting = std::move(ctx.opencoti_nextn->waiting);
+
+    waiting->compute(access);
+}
