@@ -109,7 +109,7 @@ static llm_graph_params llama_nextn_heads_params(const llm_graph_params & params
     return res;
 }
 
-// Adds the step nodes.size() - 1 to the graph.
+// Adds step k to the graph; those before it are there.
 static bool llama_nextn_heads_add_step(llama_nextn_heads & heads, const llama_model & model, const llm_graph_params & params, std::vector<llama_nextn_heads_node> & nodes, size_t k) {
     auto * res = params.res;
     auto * gf  = res->get_gf();
@@ -640,6 +640,12 @@ bool llama_nextn_heads_run(llama_context * ctx, const llama_nextn_fused_seq & se
     auto * heads = llama_nextn_heads_get(access, n_steps);
     if (!heads) {
         return false;
+    }
+
+    // a catch-up that waits for the next launch
+    if (auto & waiting = access.side().waiting) {
+        waiting->compute(access);
+        waiting.reset();
     }
 
     const int64_t t_begin_us = ggml_time_us();
