@@ -104,12 +104,12 @@ static llm_graph_params llama_nextn_heads_params(const llm_graph_params & params
     llm_graph_params res = params;
 
     res.cparams.nextn_layer_offset = step;
-    res.n_outputs                  = 1;
 
     return res;
 }
 
-// Adds step k to the graph; those before it are there.
+// Adds step k to the graph; those before it are there. There is one sequence, but while buffers are
+// reserved for split streams: then there are all of them, in no particular order.
 static bool llama_nextn_heads_add_step(llama_nextn_heads & heads, const llama_model & model, const llm_graph_params & params, std::vector<llama_nextn_heads_node> & nodes, size_t k) {
     auto * res = params.res;
     auto * gf  = res->get_gf();
@@ -160,11 +160,12 @@ static bool llama_nextn_heads_add_step(llama_nextn_heads & heads, const llama_mo
     node.i_inp_end = res->inputs.size();
 
     const int64_t n_rows = params.ubatch.n_tokens;
+    const int64_t n_out  = params.n_outputs;
 
     ggml_tensor * logits = res->t_logits;
     ggml_tensor * h      = res->t_h_nextn;
 
-    if (!logits || !h || logits->ne[1] != 1 || (ggml_nrows(h) != 1 && ggml_nrows(h) != n_rows) || !ggml_is_contiguous(logits) || !ggml_is_contiguous(h)) {
+    if (!logits || !h || logits->ne[1] != n_out || (ggml_nrows(h) != n_out && ggml_nrows(h) != n_rows) || !ggml_is_contiguous(logits) || !ggml_is_contiguous(h)) {
         heads.refusal = "its graph has not one row of logits and of the hidden state for its output";
         return false;
     }
@@ -257,10 +258,10 @@ static bool llama_nextn_heads_add_step(llama_nextn_heads & heads, const llama_mo
     const int32_t n_top   = std::min<int64_t>(LLAMA_NEXTN_FUSED_N_TOP, n_vocab);
 
     // where all rows are given, the output is the last one
-    node.h          = ggml_nrows(h) == 1 ? h : ggml_cont(ctx, ggml_view_2d(ctx, h, h->ne[0], 1, h->nb[1], (n_rows - 1)*h->nb[1]));
+    node.h          = ggml_nrows(h) == n_out ? h : ggml_cont(ctx, ggml_view_2d(ctx, h, h->ne[0], n_out, h->nb[1], (n_rows - n_out)*h->nb[1]));
     node.tok        = ggml_argmax(ctx, logits);
     node.top        = ggml_top_k(ctx, logits, n_top);
-    node.top_logits = ggml_get_rows(ctx, ggml_reshape_3d(ctx, logits, 1, n_vocab, 1), node.top);
+    node.top_logits = ggml_get_rows(ctx, ggml_reshape_3d(ctx, logits, 1, n_vocab, n_out), node.top);
 
     ggml_format_name(node.tok,        "nextn_heads_tok");
     ggml_format_name(node.top,        "nextn_heads_top");
@@ -284,7 +285,10 @@ static bool llama_nextn_heads_reserve_impl(llama_nextn_access & access, llama_ne
 
     const auto save_n_outputs = access.n_outputs();
 
-    access.n_outputs() = 1;
+    // the memory as a whole has all streams
+    const uint32_t n_seqs = access.cparams().kv_unified ? 1 : access.cparams().n_seq_max;
+
+    access.n_outputs() = n_seqs;
 
     const size_t max_nodes = n_steps*(access.ctx.graph_max_nodes(n_steps) + 64);
 
@@ -302,13 +306,13 @@ static bool llama_nextn_heads_reserve_impl(llama_nextn_access & access, llama_ne
         for (int32_t k = 0; k < n_steps && ok; ++k) {
             nodes[k].balloc.reset(new llama_batch_allocr(model.hparams.n_pos_per_embd()));
 
-            llama_ubatch ubatch = nodes[k].balloc->ubatch_reserve(k + 1, 1);
+            llama_ubatch ubatch = nodes[k].balloc->ubatch_reserve(k + 1, n_seqs);
 
             for (uint32_t i = 0; i < ubatch.n_tokens; ++i) {
                 ubatch.n_seq_id[i] = 1;
-                ubatch.seq_id  [i] = &ubatch.seq_id_unq[0];
+                ubatch.seq_id  [i] = &ubatch.seq_id_unq[i/(k + 1)];
+                ubatch.output  [i] = i >= ubatch.n_tokens - n_seqs;
             }
-            ubatch.output[k] = true;
 
             auto params = access.graph_params(res, ubatch, mctx.get());
             params.samplers.clear();
