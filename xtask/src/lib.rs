@@ -26,7 +26,8 @@
 //! | [`verify`] | is everything as recorded? asks lint, the tree and the builds |
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
 //! | [`stats`] | intervals and verdicts from what was measured |
-//! | [`gate`] | servers under test, comparisons, verdicts, reports |
+//! | [`gate`] | servers under test, comparisons, verdicts, records |
+//! | [`report`] | records as a page, as Markdown, as JUnit XML; two records compared |
 //! | [`doctor`] | what is there and what is missing |
 //! | [`bench`](mod@bench) | our own speed beside that of other programs |
 //! | [`invariants`] | what must hold for any input of the readers, for fuzzing |
@@ -52,6 +53,7 @@ pub mod model;
 pub mod patchset;
 pub mod process;
 pub mod project;
+pub mod report;
 pub mod stats;
 pub mod symbols;
 pub mod sync;

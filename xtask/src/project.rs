@@ -22,6 +22,8 @@ pub const CACHE_VAR: &str = "LLAMA_PATCHSET_CACHE";
 pub struct Project {
     root: PathBuf,
     cache: PathBuf,
+    /// Where working trees, patched builds and what gates leave lie instead.
+    aside: Option<PathBuf>,
 }
 
 impl Project {
@@ -38,7 +40,18 @@ impl Project {
         Ok(Project {
             root,
             cache: std::path::absolute(cache)?,
+            aside: None,
         })
+    }
+
+    /// The same checkout with working trees, patched builds and what gates leave below `dir`, so
+    /// that its own stay as they are. Vanilla builds are the checkout's: nothing in them changes.
+    #[must_use]
+    pub fn aside(&self, dir: &Path) -> Self {
+        Project {
+            aside: Some(dir.to_path_buf()),
+            ..self.clone()
+        }
     }
 
     /// The user's cache folder: `LLAMA_PATCHSET_CACHE`, else `XDG_CACHE_HOME/llama-patchset`,
@@ -58,6 +71,11 @@ impl Project {
             ))
             .hint(format!("set {CACHE_VAR} to a folder of yours"))),
         }
+    }
+
+    /// Whether [`Project::aside`] made it.
+    pub fn is_aside(&self) -> bool {
+        self.aside.is_some()
     }
 
     /// The checkout.
@@ -82,7 +100,7 @@ impl Project {
 
     /// `vendor/`.
     pub fn vendor(&self) -> PathBuf {
-        self.root.join("vendor")
+        self.aside.as_ref().unwrap_or(&self.root).join("vendor")
     }
 
     /// The working tree of `base`: `vendor/<base>`.
@@ -102,7 +120,19 @@ impl Project {
 
     /// The folder of one build: `target/llama/<base>/<flavour>-<backend>`.
     pub fn build_dir(&self, base: &str, flavour: Flavour, backend: &str) -> PathBuf {
-        self.builds(base).join(format!("{flavour}-{backend}"))
+        let builds = match (&self.aside, flavour) {
+            (Some(aside), Flavour::Patched) => aside.join("llama").join(base),
+            _ => self.builds(base),
+        };
+        builds.join(format!("{flavour}-{backend}"))
+    }
+
+    /// What gates leave: `target/gate`.
+    pub fn gate_dir(&self) -> PathBuf {
+        match &self.aside {
+            Some(aside) => aside.join("gate"),
+            None => self.target().join("gate"),
+        }
     }
 
     /// A path as a user wants to read it: relative to the checkout where it lies inside.
@@ -153,5 +183,38 @@ pub fn suggest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>, what: &str
         (Some((_, name)), _) => format!("did you mean `{name}`?"),
         (None, true) => format!("there are no {what} yet"),
         (None, false) => format!("known {what}: {}", known.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_aside_shares_all_but_what_it_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        fs_err::create_dir(dir.path().join("registry")).unwrap();
+        fs_err::write(dir.path().join("registry/upstreams.toml"), "").unwrap();
+        let own = Project::new(dir.path(), dir.path()).unwrap();
+        let aside = own.aside(&dir.path().join("aside"));
+        assert!(aside.is_aside() && !own.is_aside());
+        for (left, right) in [
+            (own.working_tree("b"), aside.working_tree("b")),
+            (own.vendor(), aside.vendor()),
+            (own.gate_dir(), aside.gate_dir()),
+            (
+                own.build_dir("b", Flavour::Patched, "cpu"),
+                aside.build_dir("b", Flavour::Patched, "cpu"),
+            ),
+        ] {
+            assert!(right.starts_with(dir.path().join("aside")), "{right:?}");
+            assert_ne!(left, right);
+        }
+        assert_eq!(own.patch_dir("p"), aside.patch_dir("p"));
+        assert_eq!(own.target(), aside.target());
+        assert_eq!(
+            own.build_dir("b", Flavour::Vanilla, "cpu"),
+            aside.build_dir("b", Flavour::Vanilla, "cpu")
+        );
     }
 }

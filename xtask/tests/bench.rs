@@ -37,6 +37,7 @@ fn measure(ctx: &Ctx, series: usize, hunks: &[usize], peers: Vec<Peer>) -> Repor
         rounds: Some(1),
         peers: peers.into_iter().filter(|peer| peer.is_here()).collect(),
         hunks: hunks.to_vec(),
+        rest: std::time::Duration::ZERO,
     };
     patch(ctx, &pristine, &options).unwrap()
 }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! `MEASURE_MODEL` names a GGUF file in place of the fixture, `MEASURE_FLAGS` more server flags,
-//! `MEASURE_ROUNDS` another number of rounds than 7. The patched build and the fixture must be there.
+//! `MEASURE_ROUNDS` another number of rounds than 7. The patched build and the fixture must be there;
+//! `compute_bound` makes its own model, of 890 MB, under `target/`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -19,7 +20,9 @@ use llama_patchset::gate::client::Sampling;
 use llama_patchset::gate::server::{Launch, Server};
 use llama_patchset::gate::session::{Answer, Halt, Prompt};
 
-const ROWS: [(&str, &[&str]); 6] = [
+type Row = (&'static str, &'static [&'static str]);
+
+const ROWS: [Row; 7] = [
     ("off", &[]),
     ("reuse", &["OPENCOTI_NEXTN_REUSE"]),
     ("kv-only", &["OPENCOTI_NEXTN_KV_ONLY"]),
@@ -36,30 +39,41 @@ const ROWS: [(&str, &[&str]); 6] = [
             "OPENCOTI_MTP_FUSED_NEXTN",
         ],
     ),
+    ("all, one launch", ONE_LAUNCH),
 ];
 
-/// Prompt and answer for what a cycle costs: they stay below the first boundary of 256 cells.
+const ONE_LAUNCH: &[&str] = &[
+    "OPENCOTI_NEXTN_REUSE",
+    "OPENCOTI_NEXTN_KV_ONLY",
+    "OPENCOTI_MTP_FUSED_NEXTN",
+    "OPENCOTI_NEXTN_ONE_LAUNCH",
+];
+
+/// Prompt for what a cycle costs: with the answer it stays below the first boundary of 256 cells.
 const PROMPT: u32 = 10;
-const TOKENS: usize = 240;
-/// The prompt for the NextN context's share of prompts: two micro-batches.
-const LONG: u32 = 1024;
+
+/// What is asked of which model.
+struct Work {
+    model: PathBuf,
+    flags: String,
+    /// Length of the answer.
+    tokens: usize,
+    /// The prompt for the NextN context's share of prompts.
+    long: u32,
+}
 
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap().into()
 }
 
-fn server(n_max: u32, switches: &[&str], log: &Path) -> Server {
-    let model = std::env::var("MEASURE_MODEL").map_or_else(
-        |_| root().join("target/fixtures/qwen35-nextn.gguf"),
-        PathBuf::from,
-    );
-    let flags = std::env::var("MEASURE_FLAGS").unwrap_or_default();
+fn server(work: &Work, n_max: u32, switches: &[&str], log: &Path) -> Server {
+    let flags = &work.flags;
     let args = format!(
         "-c 2048 -np 1 -t 1 -tb 1 --no-cont-batching -fit off --no-warmup --ctx-checkpoints 0 \
          --cache-ram 0 --spec-type draft-mtp --spec-draft-n-max {n_max} {flags}"
     );
-    let mut all: Vec<std::ffi::OsString> = vec!["-m".into(), model.into()];
+    let mut all: Vec<std::ffi::OsString> = vec!["-m".into(), work.model.clone().into()];
     all.extend(args.split_whitespace().map(Into::into));
     let on = |name: &str| (name.to_owned(), "1".to_owned());
     let env: BTreeMap<String, String> = (switches.iter().map(|name| on(name)))
@@ -103,14 +117,27 @@ struct Sample {
     reused: f64,
     accepted: f64,
     whole: f64,
+    /// As `whole`, but the time that the server's threads were running.
+    running: f64,
 }
 
-fn sample(server: &mut Server) -> Sample {
-    let prompt = ask(server, LONG, 1);
+/// Microseconds that the threads of a process have been running.
+fn running(id: u32) -> f64 {
+    let tasks = fs_err::read_dir(format!("/proc/{id}/task")).unwrap();
+    let times = tasks.filter_map(|task| {
+        let text = fs_err::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    times.sum::<f64>() / 1e3
+}
+
+fn sample(server: &mut Server, work: &Work) -> Sample {
+    let prompt = ask(server, work.long, 1);
     let short = ask(server, PROMPT, 1);
-    let begun = std::time::Instant::now();
-    let long = ask(server, PROMPT, TOKENS);
+    let (begun, before) = (std::time::Instant::now(), running(server.id().unwrap()));
+    let long = ask(server, PROMPT, work.tokens);
     let whole = begun.elapsed().as_secs_f64() * 1e6;
+    let running = running(server.id().unwrap()) - before;
     let count = |answer: &Answer, name: &str| answer.counters.as_ref().unwrap()[name] as f64;
     let cycles = count(&long, "cycles");
     let of_cycles = |name: &str| count(&long, name) - count(&short, name);
@@ -122,6 +149,7 @@ fn sample(server: &mut Server) -> Sample {
         reused: of_cycles("reused_dft") / of_cycles("launches_dft"),
         accepted: long.accepted as f64 / long.drafted as f64,
         whole: whole / cycles,
+        running: running / cycles,
     }
 }
 
@@ -134,29 +162,31 @@ fn least(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(f64::INFINITY, f64::min)
 }
 
-#[test]
-#[ignore = "a measurement"]
-fn nextn_switches() {
-    let rounds = std::env::var("MEASURE_ROUNDS").map_or(7, |text| text.parse().unwrap());
+/// Measures `rows` against the first of them, and prints a table.
+fn measure(work: &Work, rows: &[Row], n_maxes: &[u32], rounds: usize) {
+    let rounds = std::env::var("MEASURE_ROUNDS").map_or(rounds, |text| text.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
     let mut out = std::io::stderr();
     let _ = writeln!(
         out,
-        "\n| n_max | switches | accepted | launches per cycle | reused | catch-up | draft | both: least us, ratio of least, \
-         median of ratios | whole cycle | prompt |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+        "\n{} {}\n\n| n_max | switches | accepted | launches per cycle | reused | catch-up | draft | both: least us, ratio of least, \
+         median of ratios | whole cycle | the same, time running | prompt |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        work.model.display(),
+        work.flags
     );
-    for n_max in [1, 2, 3] {
-        let mut servers: Vec<Server> = (ROWS.iter().enumerate())
+    for &n_max in n_maxes {
+        let mut servers: Vec<Server> = (rows.iter().enumerate())
             .map(|(at, (_, switches))| {
-                server(n_max, switches, &dir.path().join(format!("{n_max}-{at}")))
+                let log = dir.path().join(format!("{n_max}-{at}"));
+                server(work, n_max, switches, &log)
             })
             .collect();
-        let mut samples: Vec<Vec<Sample>> = ROWS.iter().map(|_| Vec::new()).collect();
+        let mut samples: Vec<Vec<Sample>> = rows.iter().map(|_| Vec::new()).collect();
         for round in 0..=rounds {
             // The order turns, so that none is always the first; the first round only warms up.
-            for at in 0..ROWS.len() {
-                let at = (at + round) % ROWS.len();
-                let sample = sample(&mut servers[at]);
+            for at in 0..rows.len() {
+                let at = (at + round) % rows.len();
+                let sample = sample(&mut servers[at], work);
                 if round > 0 {
                     samples[at].push(sample);
                 }
@@ -165,17 +195,17 @@ fn nextn_switches() {
         for server in servers {
             server.end().unwrap();
         }
-        for (at, (name, _)) in ROWS.iter().enumerate() {
+        for (at, (name, _)) in rows.iter().enumerate() {
             let (mine, off) = (&samples[at], &samples[0]);
             let ratio = |of: &dyn Fn(&Sample) -> f64| {
                 let best = least(mine.iter().map(of)) / least(off.iter().map(of));
                 let pairs = mine.iter().zip(off).map(|(a, b)| of(a) / of(b));
-                format!("{best:.2}, {:.2}", median(pairs.collect()))
+                format!("{best:.3}, {:.3}", median(pairs.collect()))
             };
             let first = &mine[0];
             let _ = writeln!(
                 out,
-                "| {n_max} | {name} | {:.3} | {:.2} | {:.1} % | {:.0} us | {:.0} us | {:.0} us, {} | {} | {:.0} us, {} |",
+                "| {n_max} | {name} | {:.3} | {:.2} | {:.1} % | {:.0} us | {:.0} us | {:.0} us, {} | {} | {} | {:.0} us, {} |",
                 first.accepted,
                 first.launches,
                 100.0 * first.reused,
@@ -184,9 +214,55 @@ fn nextn_switches() {
                 least(mine.iter().map(|s| s.process + s.draft)),
                 ratio(&|s| s.process + s.draft),
                 ratio(&|s| s.whole),
+                ratio(&|s| s.running),
                 least(mine.iter().map(|s| s.prompt)),
                 ratio(&|s| s.prompt),
             );
         }
+    }
+}
+
+fn flags() -> String {
+    std::env::var("MEASURE_FLAGS").unwrap_or_default()
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn nextn_switches() {
+    let fixture = || root().join("target/fixtures/qwen35-nextn.gguf");
+    let work = Work {
+        model: std::env::var("MEASURE_MODEL").map_or_else(|_| fixture(), PathBuf::from),
+        flags: flags(),
+        tokens: 240,
+        // Two micro-batches.
+        long: 1024,
+    };
+    measure(&work, &ROWS, &[1, 2, 3], 7);
+}
+
+/// Where a launch costs nothing beside what it computes, nothing may be lost: 223 million weights.
+#[test]
+#[ignore = "a measurement"]
+fn compute_bound() {
+    let model = root().join("target/measure/compute.gguf");
+    if !model.is_file() {
+        fs_err::create_dir_all(model.parent().unwrap()).unwrap();
+        // So that some drafts are refused, and some are cut short.
+        let dials = BTreeMap::from([("disturb".to_owned(), 3.0)]);
+        let made = llama_patchset::fixture::generate("compute", 7, &dials).unwrap();
+        let new = model.with_extension("new");
+        let file = std::io::BufWriter::new(fs_err::File::create(&new).unwrap());
+        llama_patchset::fixture::gguf::write(&made, file).unwrap();
+        fs_err::rename(new, &model).unwrap();
+    }
+    let rows = [ROWS[0], ROWS[5], ROWS[6]];
+    for p_min in ["0", "0.6", "0.9"] {
+        let work = Work {
+            model: model.clone(),
+            flags: format!("--spec-draft-p-min {p_min} {}", flags()),
+            tokens: 40,
+            long: 32,
+        };
+        measure(&work, &rows, &[3], 5);
     }
 }

@@ -150,6 +150,79 @@ fn one_wrong_logit_fails_the_chash_gate() {
         "pass",
         "the fault struck only once"
     );
+    one_last_bit_fails_the_logits_gate_alone(&dir, &vanilla, &planted);
+}
+
+/// The same build, with a fault of one last bit of one logit: the logits gate must fail and name it,
+/// and chash cannot see it.
+fn one_last_bit_fails_the_logits_gate_alone(dir: &Path, vanilla: &str, planted: &Path) {
+    let env = "candidate = { build = \"patched\", env = { OPENCOTI_PLANTED_LOGIT = \"ulp\" } }";
+    let gate = |kind: &str| {
+        let id = format!("planted-{kind}");
+        let text = fs::read_to_string(root().join(format!("gates/{kind}.toml"))).unwrap();
+        let text = text
+            .replace(&format!("id = \"{kind}\""), &format!("id = \"{id}\""))
+            .replace("candidate = { build = \"patched\" }", env);
+        assert!(text.contains(&id) && text.contains(env));
+        fs::write(dir.join(format!("gates/{id}.toml")), text).unwrap();
+        let output = xtask(
+            dir,
+            &[
+                "gate",
+                "--gate",
+                &id,
+                "--quick",
+                "--json",
+                "--baseline",
+                vanilla,
+                "--candidate",
+                planted.to_str().unwrap(),
+            ],
+        );
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        (
+            output.status.code(),
+            json["data"]["gates"][0].clone(),
+            error,
+        )
+    };
+    let (code, record, error) = gate("chash");
+    assert_eq!(code, Some(0), "{record} {error}");
+    let (code, record, error) = gate("logits");
+    assert_eq!(code, Some(1), "{record} {error}");
+    let logits = record["logits"].as_array().unwrap();
+    assert!(logits.len() >= 2, "{record}");
+    for logits in logits {
+        // Each setting is a process of its own, and strikes once, at its 20th row.
+        assert_eq!(logits["verdict"], "fail", "{logits}");
+        let found = &logits["difference"];
+        assert_eq!((&found["rows"], &found["values"]), (&1.into(), &1.into()));
+        assert_eq!(
+            (&found["first"]["row"], &found["first"]["token"]),
+            (&19.into(), &7.into())
+        );
+        let bits =
+            |side: &str| i64::from_str_radix(found["first"][side].as_str().unwrap(), 16).unwrap();
+        assert_eq!((bits("left") - bits("right")).abs(), 1, "{logits}");
+        assert_eq!(found["tokens"], 0);
+        assert_eq!(logits["control"], logits["baseline"]);
+    }
+    // What was read is what is said to have been read.
+    for (at, side) in ["baseline", "candidate"].iter().enumerate() {
+        let probe = &record["probes"][at];
+        assert_eq!(probe["side"], *side);
+        let libraries = probe["libraries"].as_array().unwrap();
+        let artifacts = record[*side]["artifacts"].as_array().unwrap();
+        assert!(libraries.len() >= 3, "{probe}");
+        for library in libraries {
+            let known = |artifact: &&serde_json::Value| artifact["sha256"] == library["sha256"];
+            assert!(
+                artifacts.iter().any(|artifact| known(&artifact)),
+                "{library}"
+            );
+        }
+    }
 }
 
 /// Ninja's own log of the build after one overlay file changed: that file is compiled, the rest

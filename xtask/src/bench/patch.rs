@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -41,6 +41,10 @@ pub struct Options {
     pub peers: Vec<Peer>,
     /// Hunks of the long files.
     pub hunks: Vec<usize>,
+    /// How long the disk rests before each thing that is timed. Without a journal, ext4 passes
+    /// over the inodes of files that were deleted within a minute, one by one, whenever a file is
+    /// made; what was deleted for the sake of measuring should not count.
+    pub rest: Duration,
 }
 
 /// What was measured.
@@ -52,6 +56,8 @@ pub struct Report {
     pub profile: &'static str,
     /// Processors.
     pub processors: usize,
+    /// Seconds for which the disk rested before each thing that was timed.
+    pub rest: u64,
     /// The load of the machine before and after, over a minute; absent where it cannot be read.
     pub load: (Option<f64>, Option<f64>),
     /// Each length of series.
@@ -137,6 +143,7 @@ pub fn patch(ctx: &Ctx, pristine: &Pristine, options: &Options) -> Result<Report
             "release"
         },
         processors: std::thread::available_parallelism().map_or(1, Into::into),
+        rest: options.rest.as_secs(),
         load: (before, load()),
         series,
         long,
@@ -232,10 +239,13 @@ impl<'a> Bench<'a> {
 
     /// All that is ours, once.
     fn round(&mut self) -> Result<()> {
-        let stamps = self.tree().join(".patchset/stamps");
-        let forget = || match std::fs::remove_file(&stamps) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        let own = self.tree().join(".patchset");
+        let forget = || {
+            let mut files = ["stamps", "series"].into_iter();
+            files.try_for_each(|name| match std::fs::remove_file(own.join(name)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            })
         };
         self.ours(&["revert"], None)?;
         forget()?;
@@ -276,9 +286,22 @@ impl<'a> Bench<'a> {
     fn ours(&mut self, args: &[&str], row: Option<&str>) -> Result<()> {
         // What others left to be written is not ours to wait for.
         flush(&self.dir)?;
+        if row.is_some() {
+            self.rest()?;
+        }
         let log = self.dir.join("log");
         let taken = time(self.ctx, &mut self.command(args), &log)?;
         self.add(row, taken);
+        Ok(())
+    }
+
+    fn rest(&self) -> Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < self.options.rest {
+            self.ctx.cancel.check()?;
+            let left = self.options.rest.saturating_sub(begun.elapsed());
+            std::thread::sleep(left.min(Duration::from_millis(100)));
+        }
         Ok(())
     }
 
@@ -309,6 +332,7 @@ impl<'a> Bench<'a> {
             }
         }
         flush(&self.dir)?;
+        self.rest()?;
         let mut command = peer.command(&tree, &self.input);
         let taken = time(self.ctx, &mut command, &log).context(|| peer.what().to_owned())?;
         self.add(Some(peer.name()), taken);

@@ -35,7 +35,7 @@ pub mod stamp;
 pub mod testing;
 pub mod tools;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
@@ -82,6 +82,15 @@ impl Build {
         }
         list.sort_by(|a, b| a.dir.cmp(&b.dir));
         Ok(list)
+    }
+
+    /// The finished build that the program at `path` belongs to; `None` where it lies elsewhere.
+    pub fn of_program(path: &Path) -> Result<Option<Self>> {
+        let bin = path.parent().filter(|bin| bin.ends_with("out/bin"));
+        match bin.and_then(|bin| bin.ancestors().nth(2)) {
+            Some(dir) => Self::read(dir.to_path_buf()),
+            None => Ok(None),
+        }
     }
 
     fn read(dir: PathBuf) -> Result<Option<Self>> {

@@ -6,6 +6,7 @@ use crate::cli::args::BaseArg;
 use crate::cli::{Outcome, series};
 use crate::ctx::Ctx;
 use crate::error::Result;
+use crate::model::Digest;
 use crate::patchset::{self, Moved, Series};
 
 /// Flags of `apply`.
@@ -23,20 +24,22 @@ pub struct ApplyArgs {
 
 /// Applies the series, all of it or up to one patch.
 pub fn run(ctx: &Ctx, args: ApplyArgs) -> Result<Outcome> {
-    let (pristine, series) = series::load_recorded(ctx, &args.base)?;
-    let count = match &args.until {
-        Some(id) => series.position(id)?,
-        None => series.patches.len(),
-    };
-    let moved = patchset::apply(ctx, &pristine, &series, count, args.discard_edits)?;
-    Ok(outcome(&series, &moved))
+    let base = ctx.project.base(args.base.base.as_deref())?;
+    let load = || series::load_recorded(ctx, &args.base);
+    let until = args.until.as_deref();
+    let reached = patchset::reach(ctx, &base, until, args.discard_edits, load)?;
+    Ok(told(&base.id, &reached.patchset, &reached.moved))
 }
 
 /// What `apply` and `revert` say.
 pub fn outcome(series: &Series, moved: &Moved) -> Outcome {
+    told(&series.base.id, &series.id, moved)
+}
+
+fn told(base: &str, patchset: &Digest, moved: &Moved) -> Outcome {
     let mut text = String::new();
     if moved.created {
-        text.push_str(&format!("{} made from {}\n", moved.tree, series.base.id));
+        text.push_str(&format!("{} made from {}\n", moved.tree, base));
     }
     for path in &moved.written {
         text.push_str(&format!("  wrote   {path}\n"));
@@ -57,8 +60,8 @@ pub fn outcome(series: &Series, moved: &Moved) -> Outcome {
         text.push_str(" (nothing to change)");
     }
     let data = json!({
-        "base": series.base.id,
-        "patchset": series.id,
+        "base": base,
+        "patchset": patchset,
         "moved": moved,
     });
     Outcome::good(text, data)

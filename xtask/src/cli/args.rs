@@ -141,6 +141,8 @@ pub enum Command {
     Fixture(super::fixture::FixtureArgs),
     /// Prove that the series is right: the main job, sets up all it needs
     Gate(super::gate::GateArgs),
+    /// Show what gates found: a page, Markdown for a comment, JUnit XML
+    Report(super::report::ReportArgs),
     /// Measure how fast this program is, beside others
     Bench(super::bench::BenchArgs),
     /// Test this project itself: lint, quick gate, verify, then the unit and integration tests
@@ -177,6 +179,7 @@ impl Command {
             Command::Build(_) => "build",
             Command::Fixture(_) => "fixture",
             Command::Gate(_) => "gate",
+            Command::Report(_) => "report",
             Command::Bench(_) => "bench",
             Command::Test(_) => "test",
         }

@@ -4,6 +4,7 @@ use comfy_table::{Table, presets};
 use serde_json::json;
 
 use crate::build::lookup::Machine;
+use crate::cli::args::BaseArg;
 use crate::cli::{Outcome, Status};
 use crate::ctx::Ctx;
 use crate::doctor::{self, Check, Need, State};
@@ -12,11 +13,14 @@ use crate::error::Result;
 /// Flags of `doctor`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 commands can run · 2 something that is required is missing")]
-pub struct DoctorArgs {}
+pub struct DoctorArgs {
+    #[command(flatten)]
+    base: BaseArg,
+}
 
 /// Runs the command.
-pub fn run(ctx: &Ctx, _args: DoctorArgs) -> Result<Outcome> {
-    let checks = doctor::examine(ctx, &Machine)?;
+pub fn run(ctx: &Ctx, args: DoctorArgs) -> Result<Outcome> {
+    let checks = doctor::examine(ctx, args.base.base.as_deref(), &Machine)?;
     Ok(outcome(&checks))
 }
 

@@ -10,9 +10,10 @@ use crate::cli::args::BaseArg;
 use crate::cli::outcome::Status;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
-use crate::gate::table::{Signs, text};
+use crate::gate::bisect::{self, Bisect, BisectOutcome, Bisected};
+use crate::gate::table::{Signs, aligned, text};
 use crate::gate::{Request, run as run_gates};
-use crate::model::Verdict;
+use crate::model::{Metric, Verdict};
 
 /// Flags of `gate`.
 #[derive(Debug, clap::Args)]
@@ -32,6 +33,9 @@ pub struct GateArgs {
     /// Keep the servers' logs below target/gate/logs even if all is well
     #[arg(long)]
     keep_logs: bool,
+    /// Record what the gates give in gates/goldens.toml, if all pass and nothing is uncommitted
+    #[arg(long, conflicts_with_all = ["quick", "baseline"])]
+    bless: bool,
     /// Run on this GGUF file instead of the definitions' models
     #[arg(long, value_name = "PATH")]
     model: Option<PathBuf>,
@@ -51,9 +55,38 @@ pub struct GateArgs {
         conflicts_with = "base"
     )]
     candidate: Option<PathBuf>,
+    /// Run nothing: say what changed from record or run A to B, and whether it became worse.
+    /// Each is a path, a run of the store (its id, the beginning of it, `latest`), or RUN/GATE
+    #[arg(
+        long,
+        num_args = 2,
+        value_names = ["A", "B"],
+        conflicts_with_all = ["base", "gates", "quick", "keep_logs", "model", "baseline", "candidate"]
+    )]
+    compare: Option<Vec<String>>,
+    /// Find the first patch of the series that breaks this gate
+    #[arg(long, value_name = "ID", conflicts_with_all = ["gates", "candidate", "upto", "bless"])]
+    bisect: Option<String>,
+    /// With --bisect: judge by this metric alone, such as decode or rss
+    #[arg(long, value_name = "NAME", requires = "bisect", value_parser = metric)]
+    metric: Option<Metric>,
+    /// With --bisect: find the file whose hooks break it, too
+    #[arg(long, requires = "bisect")]
+    hooks: bool,
+    /// Only the patches of the series up to and with this one, or `base` for none
+    #[arg(long, value_name = "PATCH", conflicts_with = "candidate")]
+    upto: Option<String>,
 }
 
 impl GateArgs {
+    /// Parts of the series are applied and built where they do not touch the user's tree.
+    pub fn stand_aside(&self, ctx: &mut Ctx) {
+        if self.bisect.is_some() || self.upto.is_some() {
+            let aside = ctx.project.target().join("bisect");
+            ctx.project = ctx.project.aside(&aside);
+        }
+    }
+
     /// The command that does the same again.
     fn command(&self) -> String {
         let mut words = vec!["cargo xtask gate".to_owned()];
@@ -70,6 +103,12 @@ impl GateArgs {
         }
         for gate in &self.gates {
             words.push(format!("--gate {}", quote(gate)));
+        }
+        if self.bless {
+            words.push("--bless".to_owned());
+        }
+        if let Some(upto) = &self.upto {
+            words.push(format!("--upto {}", quote(upto)));
         }
         if self.quick {
             words.push("--quick".to_owned());
@@ -90,44 +129,144 @@ fn quote(word: &str) -> String {
 
 /// Runs the command.
 pub fn run(ctx: &Ctx, args: GateArgs) -> Result<Outcome> {
+    if let Some([a, b]) = args.compare.as_deref() {
+        return super::compare::run(ctx, a, b, signs());
+    }
     let command = args.command();
+    let patches = match &args.upto {
+        Some(upto) => Some(bisect::upto(ctx, args.base.base.as_deref(), upto)?),
+        None => None,
+    };
     let request = Request {
-        gates: args.gates,
+        gates: args.bisect.iter().cloned().chain(args.gates).collect(),
         base: args.base.base,
         quick: args.quick,
         keep_logs: args.keep_logs,
         model: args.model,
+        bless: args.bless,
         servers: args.baseline.zip(args.candidate),
+        patches,
     };
+    if args.bisect.is_some() {
+        let bisect = Bisect {
+            request,
+            metric: args.metric,
+            hooks: args.hooks,
+        };
+        return found(&bisect::run(ctx, &bisect)?);
+    }
     judge(ctx, &request, &command)
+}
+
+fn metric(text: &str) -> std::result::Result<Metric, String> {
+    let name = serde_json::Value::String(text.to_owned());
+    serde_json::from_value(name).map_err(|error| error.to_string())
+}
+
+fn found(bisected: &Bisected) -> Result<Outcome> {
+    let mut text = format!(
+        "bisecting gate {} over {} patches on {}\n\n",
+        bisected.gate,
+        bisected.patches.len(),
+        bisected.base
+    );
+    let mut rows = vec![
+        ["patches", "up to", "verdict", "seconds", ""]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for tested in &bisected.tested {
+        let last = tested.patches.checked_sub(1);
+        let last = last.and_then(|at| bisected.patches.get(at));
+        rows.push(vec![
+            match tested.files {
+                None => tested.patches.to_string(),
+                Some(files) => format!("{} + {files} hooked files", tested.patches),
+            },
+            last.map_or("base", String::as_str).to_owned(),
+            tested.verdict.to_string(),
+            format!("{:.0}", tested.seconds),
+            short(tested.reason.as_deref().unwrap_or_default()),
+        ]);
+    }
+    text.push_str(&aligned(&rows));
+    text.push_str(&format!("\n{}\n", bisected.summary));
+    if let Some(files) = &bisected.hooks {
+        text.push_str(&format!("its hooks in: {}\n", files.join(", ")));
+    }
+    for command in &bisected.again {
+        text.push_str(&format!("again: {command}\n"));
+    }
+    let data =
+        serde_json::to_value(bisected).map_err(|error| Error::internal(error.to_string()))?;
+    Ok(Outcome {
+        text,
+        data,
+        status: match bisected.outcome {
+            BisectOutcome::Found => Status::Finding,
+            BisectOutcome::NothingWrong => Status::Good,
+            BisectOutcome::Unclear => Status::Inconclusive,
+        },
+    })
+}
+
+/// What a column has room for; `--json` has the rest.
+fn short(text: &str) -> String {
+    const LENGTH: usize = 72;
+    match text.chars().count() > LENGTH {
+        true => text.chars().take(LENGTH).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
 }
 
 /// Every gate on the series of `base`, as `cargo xtask gate --base` runs them.
 pub fn of_base(ctx: &Ctx, base: &str) -> Result<Outcome> {
     let request = Request {
-        gates: Vec::new(),
         base: Some(base.to_owned()),
-        quick: false,
-        keep_logs: false,
-        model: None,
-        servers: None,
+        ..Request::default()
     };
     let command = format!("cargo xtask gate --base {}", quote(base));
     judge(ctx, &request, &command)
 }
 
-fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
-    let report = run_gates(ctx, request, command)?;
-    let signs = if std::io::stdout().is_terminal() {
+fn signs() -> Signs {
+    if std::io::stdout().is_terminal() {
         Signs::Unicode
     } else {
         Signs::Ascii
-    };
+    }
+}
+
+fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
+    let report = run_gates(ctx, request, command)?;
+    let signs = signs();
     let show = |path: &std::path::Path| ctx.project.show(path);
     let mut lines: Vec<String> = (report.records.iter())
         .map(|record| text(record, signs))
         .collect();
+    for skipped in &report.skipped {
+        lines.push(format!(
+            "{} gate {}: SKIPPED, which is no pass: {} ({})",
+            signs.verdict(Verdict::Skipped),
+            skipped.gate,
+            skipped.reason,
+            skipped.hint
+        ));
+    }
+    if !report.skipped.is_empty() {
+        lines.push(format!(
+            "{} of {} gates skipped{}",
+            report.skipped.len(),
+            report.skipped.len() + report.records.len(),
+            match report.records.len() {
+                0 => ": nothing was compared",
+                _ => "",
+            }
+        ));
+    }
+    let page = crate::report::write_page(ctx, &report.run)?;
     lines.push(format!("report: {}", show(&report.report)));
+    lines.push(format!("page:   {}", show(&page)));
     let files: Vec<String> = report.files.iter().map(|file| show(file)).collect();
     let records = serde_json::to_value(&report.records)
         .map_err(|error| Error::internal(error.to_string()))?;
@@ -136,8 +275,12 @@ fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
         data: json!({
             "verdict": report.verdict,
             "report": show(&report.report),
+            "page": show(&page),
+            "run": report.run,
             "records": files,
             "gates": records,
+            "blessed": report.blessed,
+            "skipped": report.skipped,
         }),
         status: match report.verdict {
             Verdict::Pass => Status::Good,

@@ -5,6 +5,7 @@ mod apply;
 mod args;
 mod bench;
 mod build;
+mod compare;
 mod doctor;
 mod edit;
 mod export;
@@ -20,6 +21,7 @@ mod problem;
 mod refresh;
 mod rename;
 mod reorder;
+mod report;
 mod retire;
 mod revert;
 mod series;
@@ -112,9 +114,12 @@ fn print(text: &str) -> std::io::Result<()> {
 }
 
 fn run(cli: Cli) -> Result<Outcome> {
-    let ctx = context(&cli.global)?;
+    let mut ctx = context(&cli.global)?;
     // What a killed command had decided is finished before anything else is read.
     crate::journal::settle(&ctx)?;
+    if let Command::Gate(args) = &cli.command {
+        args.stand_aside(&mut ctx);
+    }
     match cli.command {
         Command::Doctor(args) => doctor::run(&ctx, args),
         Command::Vendor(args) => vendor::run(&ctx, args),
@@ -143,6 +148,7 @@ fn run(cli: Cli) -> Result<Outcome> {
         Command::Fixture(args) => fixture::run(&ctx, args),
         Command::Lint(args) => lint::run(&ctx, args),
         Command::Gate(args) => gate::run(&ctx, args),
+        Command::Report(args) => report::run(&ctx, args),
         Command::Test(args) => test::run(&ctx, args, cli.global.json),
     }
 }

@@ -7,7 +7,7 @@ use crate::cli::problem::painted;
 use crate::cli::{Outcome, Status, series};
 use crate::ctx::Ctx;
 use crate::error::Result;
-use crate::patchset::{self, Images, PatchState, UPSTREAMED};
+use crate::patchset::{self, PatchState, UPSTREAMED};
 
 /// Flags of `status`.
 #[derive(Debug, clap::Args)]
@@ -18,10 +18,10 @@ pub struct StatusArgs {
 
 /// Says what is applied. Edits, half-applied patches and an outdated tree are findings.
 pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
-    let (pristine, series) = series::load_recorded(ctx, &args.base)?;
-    let base = &series.base;
-    let (images, problems) = Images::attempt(&pristine, &series)?;
-    let tree = patchset::status(ctx, &pristine, &series, &images)?;
+    let base = ctx.project.base(args.base.base.as_deref())?;
+    let load = || series::load_recorded(ctx, &args.base);
+    let told = patchset::tell(ctx, &base, load)?;
+    let (tree, problems) = (&told.tree, &told.problems);
     let name = ctx.project.show(&ctx.project.working_tree(&base.id));
 
     let clean = problems.is_empty()
@@ -32,7 +32,7 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
             .iter()
             .all(|(_, state)| matches!(state, PatchState::Applied | PatchState::Absent));
     let mut text = format!("base      {} (tree {})\n", base.id, base.tree.short());
-    text.push_str(&format!("patch set {}\n", series.id.short()));
+    text.push_str(&format!("patch set {}\n", told.patchset.short()));
     if !tree.exists {
         text.push_str(&format!(
             "tree      {name}: none yet; cargo xtask apply{} makes it\n",
@@ -52,8 +52,8 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
             }
         ));
     }
-    text.push_str(&series_lines(&series, &tree));
-    text.push_str(&problem_lines(&problems));
+    text.push_str(&series_lines(&told));
+    text.push_str(&problem_lines(problems));
     for edit in &tree.edited {
         text.push_str(&format!("edited: {edit}\n"));
     }
@@ -69,12 +69,12 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
             args.base.flag()
         ));
     }
-    if tree.exists && clean && !series.patches.is_empty() {
-        text.push_str(sum(&tree));
+    if tree.exists && clean && !tree.patches.is_empty() {
+        text.push_str(sum(tree));
     }
     let data = json!({
         "base": base.id,
-        "patchset": series.id,
+        "patchset": told.patchset,
         "sync": sync,
         "working_tree": name,
         "sync": sync,
@@ -89,9 +89,10 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
 }
 
 /// The patches, one line each.
-fn series_lines(series: &patchset::Series, tree: &patchset::TreeStatus) -> String {
+fn series_lines(told: &patchset::Told) -> String {
+    let tree = &told.tree;
     let mut text = String::new();
-    if series.patches.is_empty() {
+    if tree.patches.is_empty() {
         text.push_str("series    none in registry/series.toml\n");
     }
     let states = tree
@@ -99,11 +100,8 @@ fn series_lines(series: &patchset::Series, tree: &patchset::TreeStatus) -> Strin
         .iter()
         .map(|(_, state)| state.to_string().len());
     let width = states.chain([8]).max().unwrap_or(0);
-    for (patch, (id, state)) in series.patches.iter().zip(&tree.patches) {
-        text.push_str(&format!(
-            "  {state:width$}  {id:16}  {}\n",
-            patch.manifest.title
-        ));
+    for (title, (id, state)) in told.titles.iter().zip(&tree.patches) {
+        text.push_str(&format!("  {state:width$}  {id:16}  {title}\n"));
     }
     text
 }

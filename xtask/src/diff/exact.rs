@@ -9,7 +9,6 @@ pub fn apply(diff: &FileDiff, old: &[u8]) -> Result<Vec<u8>, Box<Mismatch>> {
 
 /// Applies the hunks of one file to its content.
 pub fn apply_hunks(hunks: &[Hunk], old: &[u8]) -> Result<Vec<u8>, Box<Mismatch>> {
-    let old_lines = lines_of(old);
     let inserted: usize = hunks
         .iter()
         .flat_map(|hunk| &hunk.lines)
@@ -17,37 +16,81 @@ pub fn apply_hunks(hunks: &[Hunk], old: &[u8]) -> Result<Vec<u8>, Box<Mismatch>>
         .map(<[u8]>::len)
         .sum();
     let mut new = Vec::with_capacity(old.len() + inserted);
-    // Lines of the old file that are already copied, and of the new one that are written.
-    let (mut done, mut written) = (0usize, 0usize);
+    // What of the old file is already copied, and lines of the new one that are written.
+    let (mut done, mut written) = (Place::default(), 0usize);
     for (at, hunk) in hunks.iter().enumerate() {
-        let first = locate(hunk, at + 1, &old_lines, (done, written))?;
-        new.extend_from_slice(span(old, &old_lines[done..first]));
-        written += first - done;
+        let (first, end) = locate(hunk, at + 1, old, done, written)?;
+        new.extend_from_slice(&old[done.offset..first.offset]);
+        written += first.line - done.line;
         for line in hunk.lines.iter().filter_map(|line| line.new_side()) {
             new.extend_from_slice(line);
         }
-        done = first + hunk.old_len;
+        done = end;
         written += hunk.new_len;
-        if done < old_lines.len() && new.last().is_some_and(|byte| *byte != b'\n') {
+        if done.offset < old.len() && new.last().is_some_and(|byte| *byte != b'\n') {
             return Err(Mismatch::new(
                 hunk,
                 at + 1,
-                done,
+                done.line,
                 "a line without line end would be followed by more lines",
             ));
         }
     }
-    new.extend_from_slice(span(old, &old_lines[done..]));
+    new.extend_from_slice(&old[done.offset..]);
     Ok(new)
 }
 
-/// The bytes of `lines`, which follow each other in `file`.
-fn span<'a>(file: &'a [u8], lines: &[&[u8]]) -> &'a [u8] {
-    let (Some(first), Some(last)) = (lines.first(), lines.last()) else {
-        return &[];
-    };
-    let offset = |line: &[u8]| line.as_ptr().addr() - file.as_ptr().addr();
-    &file[offset(first)..offset(last) + last.len()]
+/// The beginning of a line of a file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    /// Lines before it.
+    line: usize,
+    /// Bytes before it.
+    offset: usize,
+}
+
+impl Place {
+    /// The beginning of a later line; none where the file has not so many. The lines between are
+    /// counted and not cut out: only hunks look into lines, and a file is gone through once for
+    /// each patch that changes it.
+    fn ahead(self, file: &[u8], line: usize) -> Option<Place> {
+        let passed = length_of(&file[self.offset..], line - self.line)?;
+        Some(Place {
+            line,
+            offset: self.offset + passed,
+        })
+    }
+}
+
+/// Line ends are counted in so many bytes at once.
+const BLOCK: usize = 1024;
+
+/// How many bytes the first `lines` lines have; none where there are not so many.
+fn length_of(text: &[u8], lines: usize) -> Option<usize> {
+    let (mut at, mut left) = (0, lines);
+    while left > 0 {
+        let block = &text[at..text.len().min(at + BLOCK)];
+        if block.is_empty() {
+            // The last line may lack its end.
+            let unended = text.last().is_some_and(|byte| *byte != b'\n');
+            return (left == 1 && unended).then_some(text.len());
+        }
+        let ends = memchr::memchr_iter(b'\n', block).count();
+        if ends < left {
+            left -= ends;
+            at += block.len();
+            continue;
+        }
+        return Some(at + memchr::memchr_iter(b'\n', block).nth(left - 1)? + 1);
+    }
+    Some(0)
+}
+
+/// What follows `line` in `rest`, where `rest` begins with that whole line.
+fn behind<'a>(rest: &'a [u8], line: &[u8]) -> Option<&'a [u8]> {
+    let after = rest.strip_prefix(line)?;
+    // Only the last line of a file may lack its end.
+    (line.ends_with(b"\n") || (after.is_empty() && !line.is_empty())).then_some(after)
 }
 
 /// Whether `file` already is what `diff` makes: each hunk's new side stands at its new line.
@@ -72,14 +115,15 @@ pub fn is_applied(diff: &FileDiff, file: &[u8]) -> bool {
         })
 }
 
-/// The index of the first old line of `hunk`, once every one of its old lines is found there.
-/// `done` says how many lines of the old file are used up, and how many of the new one are made.
+/// Where the old lines of `hunk` begin and end, once every one of them is found there. `done` says
+/// what of the old file is used up, and `written` how many lines of the new one are made.
 fn locate(
     hunk: &Hunk,
     number: usize,
-    lines: &[&[u8]],
-    done: (usize, usize),
-) -> Result<usize, Box<Mismatch>> {
+    file: &[u8],
+    done: Place,
+    written: usize,
+) -> Result<(Place, Place), Box<Mismatch>> {
     let wrong = |line: usize, reason| Err(Mismatch::new(hunk, number, line, reason));
     let index = |start: usize, len: usize| match len {
         0 => Some(start),
@@ -91,13 +135,13 @@ fn locate(
     ) else {
         return wrong(1, "the header names line 0 for lines that exist");
     };
-    if first < done.0 {
+    if first < done.line {
         return wrong(
             first + 1,
             "it overlaps the hunk before it or is out of order",
         );
     }
-    if new_first != done.1 + (first - done.0) {
+    if new_first != written + (first - done.line) {
         return wrong(
             first + 1,
             "the header's old and new line do not agree with the hunks before it",
@@ -110,43 +154,61 @@ fn locate(
             "it names line 1, yet inserts behind it without any context",
         );
     }
-    if first > lines.len() {
-        return wrong(lines.len() + 1, "the file ends before the hunk's place");
-    }
-    let old: Vec<&[u8]> = hunk
-        .lines
-        .iter()
-        .filter_map(|line| line.old_side())
-        .collect();
-    if let Some(at) = (0..old.len()).find(|at| lines.get(first + at) != Some(&old[*at])) {
-        let found = lines.get(first + at).copied();
-        // Git takes this: it compares lines without their blanks first, then only as many bytes as
-        // the hunk has.
-        let only_its_end = !old[at].ends_with(b"\n")
-            && found
-                .and_then(|line| line.strip_prefix(old[at]))
-                .is_some_and(|rest| rest.trim_ascii().is_empty());
-        let reason = if only_its_end {
-            "the line has a line end, which the hunk says it lacks"
-        } else {
-            "the file is not what the hunk expects"
-        };
-        let mut fault = Mismatch::new(hunk, number, first + at + 1, reason);
-        fault.compare(&old, lines, first, at);
-        return Err(fault);
+    let Some(first) = done.ahead(file, first) else {
+        return wrong(
+            lines_of(file).len() + 1,
+            "the file ends before the hunk's place",
+        );
+    };
+    let mut rest = &file[first.offset..];
+    let old = || hunk.lines.iter().filter_map(|line| line.old_side());
+    for (at, line) in old().enumerate() {
+        match behind(rest, line) {
+            Some(after) => rest = after,
+            None => return Err(misfit(hunk, number, file, (first.line, at))),
+        }
     }
     // As git does: a hunk without context behind its last change is one for the file's end.
     let ends_in_change = !matches!(
         hunk.lines.last(),
         Some(crate::diff::Line::Context(_)) | None
     );
-    if ends_in_change && first + hunk.old_len != lines.len() {
+    let end = Place {
+        line: first.line + hunk.old_len,
+        offset: file.len() - rest.len(),
+    };
+    if ends_in_change && !rest.is_empty() {
         return wrong(
-            first + hunk.old_len + 1,
+            end.line + 1,
             "it has no context behind its last change, yet the file goes on",
         );
     }
-    Ok(first)
+    Ok((first, end))
+}
+
+/// The old line `at` of `hunk`, which begins behind `first` lines, is not what the file has there.
+fn misfit(hunk: &Hunk, number: usize, file: &[u8], (first, at): (usize, usize)) -> Box<Mismatch> {
+    let lines = lines_of(file);
+    let old: Vec<&[u8]> = hunk
+        .lines
+        .iter()
+        .filter_map(|line| line.old_side())
+        .collect();
+    let found = lines.get(first + at).copied();
+    // Git takes this: it compares lines without their blanks first, then only as many bytes as
+    // the hunk has.
+    let only_its_end = !old[at].ends_with(b"\n")
+        && found
+            .and_then(|line| line.strip_prefix(old[at]))
+            .is_some_and(|rest| rest.trim_ascii().is_empty());
+    let reason = if only_its_end {
+        "the line has a line end, which the hunk says it lacks"
+    } else {
+        "the file is not what the hunk expects"
+    };
+    let mut fault = Mismatch::new(hunk, number, first + at + 1, reason);
+    fault.compare(&old, &lines, first, at);
+    fault
 }
 
 #[cfg(test)]
@@ -241,6 +303,34 @@ mod tests {
     fn without_context_an_insertion_behind_line_1_is_refused_as_git_does() {
         assert!(apply(&headed("@@ -1,0 +2 @@\n+x\n"), b"a\n").is_err());
         assert!(apply(&headed("@@ -2,0 +3 @@\n+x\n"), b"a\nb\n").is_ok());
+    }
+
+    #[test]
+    fn lines_are_counted_over_the_edges_of_blocks() {
+        for width in [1, 7, 63, 1023, 1024, 1025] {
+            for text in ["x".repeat(width - 1) + "\n", "\n".to_owned()] {
+                let ended = text.repeat(3000 / text.len() + 5);
+                for file in [ended.as_str(), &ended[..ended.len() - 1]] {
+                    let lines = lines_of(file.as_bytes());
+                    let mut bytes = 0;
+                    for (count, line) in lines.iter().enumerate() {
+                        assert_eq!(length_of(file.as_bytes(), count), Some(bytes));
+                        bytes += line.len();
+                    }
+                    assert_eq!(length_of(file.as_bytes(), lines.len()), Some(file.len()));
+                    assert_eq!(length_of(file.as_bytes(), lines.len() + 1), None);
+                }
+            }
+        }
+        assert_eq!(length_of(b"", 0), Some(0));
+        assert_eq!(length_of(b"", 1), None);
+    }
+
+    #[test]
+    fn an_empty_line_without_its_end_is_nowhere() {
+        let mut patch = headed("@@ -1 +1,2 @@\n a\n+x\n");
+        patch.hunks[0].lines[0] = crate::diff::Line::Context(Vec::new());
+        assert!(apply(&patch, b"").is_err());
     }
 
     #[test]

@@ -8,33 +8,41 @@ use crate::error::{Error, Result};
 pub(super) struct Lines<'a> {
     text: &'a [u8],
     at: usize,
+    /// Where the next line ends; several ask for each.
+    end: usize,
     number: usize,
 }
 
 impl<'a> Lines<'a> {
     pub(super) fn new(text: &'a [u8]) -> Self {
-        Lines {
+        let mut lines = Lines {
             text,
             at: 0,
+            end: 0,
             number: 1,
-        }
+        };
+        lines.look();
+        lines
+    }
+
+    /// Finds the end of the next line.
+    fn look(&mut self) {
+        let rest = &self.text[self.at..];
+        let length = memchr::memchr(b'\n', rest);
+        self.end = self.at + length.unwrap_or(rest.len());
     }
 
     /// The next line, without its line end.
     pub(super) fn peek(&self) -> Option<&'a [u8]> {
-        let rest = &self.text[self.at..];
-        if rest.is_empty() {
-            return None;
-        }
-        let end = rest.iter().position(|byte| *byte == b'\n');
-        Some(&rest[..end.unwrap_or(rest.len())])
+        (self.at < self.text.len()).then(|| &self.text[self.at..self.end])
     }
 
     /// Moves on by one line.
     pub(super) fn advance(&mut self) {
-        if let Some(line) = self.peek() {
-            self.at = (self.at + line.len() + 1).min(self.text.len());
+        if self.at < self.text.len() {
+            self.at = (self.end + 1).min(self.text.len());
             self.number += 1;
+            self.look();
         }
     }
 
@@ -142,7 +150,8 @@ pub(super) fn hunk(lines: &mut Lines<'_>) -> Result<Hunk> {
             .strip_prefix(b" ")
             .unwrap_or(header.rest)
             .to_vec(),
-        lines: Vec::new(),
+        // The least that it can have, of what fits into a diff that somebody wrote.
+        lines: Vec::with_capacity(header.old.1.max(header.new.1).min(64)),
     };
     let mut left = (hunk.old_len, hunk.new_len);
     // Whether the old and the new side have ended without a line end.

@@ -17,11 +17,13 @@ const TARGET_SPACE: u64 = 2 * GIB;
 /// What one base takes: its archive and its tree.
 const CACHE_SPACE: u64 = GIB;
 
-/// Looks at everything, in the order in which a first run needs it. It changes nothing and uses
-/// no network. An error means that the registry cannot be read.
-pub fn examine(ctx: &Ctx, lookup: &dyn Lookup) -> Result<Vec<Check>> {
+/// Looks at everything that the base `base`, or the default one, needs, in the order in which a
+/// first run needs it. It changes nothing and uses no network. An error means that the registry
+/// cannot be read.
+pub fn examine(ctx: &Ctx, base: Option<&str>, lookup: &dyn Lookup) -> Result<Vec<Check>> {
     let wanted = tools::registry(ctx)?;
-    let machine = Examiner { ctx, lookup };
+    let flag = base.map_or_else(String::new, |base| format!(" --base {base}"));
+    let machine = Examiner { ctx, lookup, flag };
     let mut list = vec![machine.rust(), machine.git()];
     let python = machine.python();
     let pip = machine.pip(&python);
@@ -42,7 +44,7 @@ pub fn examine(ctx: &Ctx, lookup: &dyn Lookup) -> Result<Vec<Check>> {
     }
     list.push(machine.folder("checkout", &ctx.project.target(), TARGET_SPACE));
     list.push(machine.folder("cache", ctx.project.cache(), CACHE_SPACE));
-    let base = ctx.project.base(None)?;
+    let base = ctx.project.base(base)?;
     list.push(machine.base(&base, can_fetch));
     for flavour in [Flavour::Vanilla, Flavour::Patched] {
         list.push(machine.build(&base, flavour)?);
@@ -53,6 +55,8 @@ pub fn examine(ctx: &Ctx, lookup: &dyn Lookup) -> Result<Vec<Check>> {
 struct Examiner<'a> {
     ctx: &'a Ctx,
     lookup: &'a dyn Lookup,
+    /// What to add to a command so that it works on the same base.
+    flag: String,
 }
 
 impl Examiner<'_> {
@@ -272,11 +276,13 @@ impl Examiner<'_> {
                 check.state = State::Ok;
                 check.path = Some(dir.display().to_string());
             }
-            false if can_fetch => check.fix = Some("cargo xtask vendor".to_owned()),
+            false if can_fetch => {
+                check.fix = Some(format!("cargo xtask vendor{}", self.flag));
+            }
             false => {
                 check.need = Need::Required;
                 check.fix = Some(if self.ctx.offline {
-                    "cargo xtask vendor, without --offline".to_owned()
+                    format!("cargo xtask vendor{}, without --offline", self.flag)
                 } else {
                     install_command(self.lookup, &[Package::Git])
                 });
@@ -296,11 +302,11 @@ impl Examiner<'_> {
                 let programs = build.manifest.artifacts.len();
                 check.found = Some(format!("{programs} programs and libraries"));
             }
-            Ok(None) => check.fix = Some(format!("cargo xtask build --{flavour}")),
+            Ok(None) => check.fix = Some(format!("cargo xtask build --{flavour}{}", self.flag)),
             Err(error) => {
                 check.state = State::Unfit;
                 check.found = Some(error.to_string());
-                check.fix = Some(format!("cargo xtask build --{flavour}"));
+                check.fix = Some(format!("cargo xtask build --{flavour}{}", self.flag));
             }
         }
         Ok(check)
@@ -326,7 +332,23 @@ mod tests {
              tree = \"0000000000000000000000000000000000000000000000000000000000000000\"\n";
         let file = toy.root().join("registry/upstreams.toml");
         std::fs::write(file, upstreams).unwrap();
-        examine(&toy.ctx, machine).unwrap()
+        examine(&toy.ctx, None, machine).unwrap()
+    }
+
+    #[test]
+    fn another_base_is_looked_at_when_it_is_named() {
+        let toy = toy_ctx();
+        doctor(&toy, &Fake::default());
+        let file = toy.root().join("registry/upstreams.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let other = text[text.find("[[base]]").unwrap()..].replace("toy", "other");
+        std::fs::write(&file, format!("{text}{other}")).unwrap();
+        let list = examine(&toy.ctx, Some("other"), &Fake::default()).unwrap();
+        assert_eq!(named(&list, "base other").state, State::Missing);
+        let fix = named(&list, "patched build").fix.clone().unwrap();
+        assert_eq!(fix, "cargo xtask build --patched --base other");
+        assert!(list.iter().all(|check| check.name != "base toy"));
+        assert!(examine(&toy.ctx, Some("otter"), &Fake::default()).is_err());
     }
 
     fn named<'a>(list: &'a [Check], name: &str) -> &'a Check {

@@ -381,9 +381,14 @@ fn failure(problems: &[Problem], ids: &[String], incoming: &[Incoming]) -> Error
             problem.to_string().replace('\n', "\n  ")
         ));
     }
-    Error::finding(text).hint(
-        "write the first of them anew against the base with the patches before it (`cargo xtask \
-         apply`, then `git diff`), or make the edits in the working tree: `cargo xtask new`, `edit`, \
-         `refresh`",
-    )
+    Error::finding(text)
+        .hint(
+            "no switch puts a hunk where it does not sit; make the edits of the first of them by \
+             hand: `cargo xtask apply`, `cargo xtask new ID`, edit the working tree, `cargo xtask \
+             refresh ID`",
+        )
+        .hint(
+            "or write its diff anew against the base with the patches before it (`cargo xtask \
+             apply`, then `git diff`), and import that",
+        )
 }

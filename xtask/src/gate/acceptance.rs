@@ -4,15 +4,18 @@
 //! equal for every prompt pass as they are. Else the difference of the shares over all prompts is
 //! judged by its interval ([`crate::stats::proportion`]) against the drop that is allowed.
 //!
+//! What the server counts by position in the draft is recorded beside it, without a verdict.
+//!
 //! The interval takes drafted tokens for independent, which tokens of one prompt are not quite:
 //! with few prompts it is narrower than it should be.
 
 use crate::ctx::Task;
 use crate::error::{Error, Result};
 use crate::gate::pool;
-use crate::gate::session::{Answers, Halt, Prompt, Run, Runner, Session};
+use crate::gate::session::{Answers, DraftCounts, Halt, Prompt, Run, Runner, Session};
 use crate::gate::table::Signs;
-use crate::model::{AcceptanceRecord, ShareRecord, Verdict};
+use crate::gate::work::{Found, Work};
+use crate::model::{AcceptanceRecord, PositionRecord, PositionShare, ShareRecord, Verdict};
 use crate::stats::LEVEL;
 use crate::stats::proportion::{Proportion, difference, wilson};
 
@@ -27,6 +30,20 @@ pub struct Comparison<'a> {
     pub drop: f64,
     /// Sessions that may run at the same time.
     pub parallel: usize,
+}
+
+/// Runs a gate of this kind.
+pub fn gate(work: &Work<'_>, drop: f64) -> Result<Found> {
+    let comparison = Comparison {
+        prompts: &work.plan.prompts,
+        n_max: &work.plan.n_max,
+        drop,
+        parallel: work.parallel,
+    };
+    Ok(Found {
+        acceptance: comparison.run(work.runner, work.halt, work.task)?,
+        ..Found::default()
+    })
 }
 
 impl Comparison<'_> {
@@ -72,6 +89,7 @@ impl Comparison<'_> {
             counts.iter().fold((0, 0), add)
         };
         let (left, right) = (sum(&left), sum(&right));
+        let positions = positions(n_max, [baseline, candidate], [left, right]);
         let found = difference(left, right, LEVEL);
         let (verdict, reason) = self.verdict(equal, found);
         let side = |(accepted, drafted): (u64, u64)| ShareRecord {
@@ -87,6 +105,9 @@ impl Comparison<'_> {
             candidate: side(right),
             difference: found.map(ends),
             equal,
+            drop: Some(self.drop),
+            positions_absent: positions.as_ref().err().map(|why| (*why).to_owned()),
+            positions: positions.unwrap_or_default(),
         }
     }
 
@@ -113,6 +134,64 @@ impl Comparison<'_> {
     }
 }
 
+/// The shares by position, or why there are none. `sums` are accepted and drafted tokens as the
+/// answers have them: counts that do not belong to them say nothing.
+fn positions(
+    n_max: u32,
+    sides: [&Answers; 2],
+    sums: [(u64, u64); 2],
+) -> std::result::Result<Vec<PositionRecord>, &'static str> {
+    let mut counts = [None, None];
+    for ((side, sum), place) in sides.iter().zip(sums).zip(&mut counts) {
+        let Some(found) = &side.drafts else {
+            return Err("the server's /metrics has no counters by position");
+        };
+        let falling = found.by_position.is_sorted_by(|a, b| a >= b);
+        let whole = (found.by_position.iter().sum(), found.drafted);
+        if !falling || whole != sum || found.by_position.first() > Some(&found.drafts) {
+            return Err("the server's counters by position do not add up to its answers");
+        }
+        *place = Some(found);
+    }
+    let [Some(left), Some(right)] = counts else {
+        return Ok(Vec::new());
+    };
+    let length = left.by_position.len().max(right.by_position.len());
+    let records = (0..length.min(n_max as usize)).map(|at| {
+        let accepted = |counts: &DraftCounts| counts.by_position.get(at).copied().unwrap_or(0);
+        let share = |counts: &DraftCounts| PositionShare {
+            drafts: counts.drafts,
+            drafted: drafted_at(at as u64, u64::from(n_max), counts),
+            accepted: accepted(counts),
+            share: wilson(accepted(counts), counts.drafts, LEVEL).map(ends),
+        };
+        PositionRecord {
+            position: at + 1,
+            baseline: share(left),
+            candidate: share(right),
+            difference: difference(
+                (accepted(left), left.drafts),
+                (accepted(right), right.drafts),
+                LEVEL,
+            )
+            .map(ends),
+        }
+    });
+    Ok(records.collect())
+}
+
+/// Fewest and most drafts that can have had a token at position `at` (from 0): every draft has
+/// one at 0 and at most `n_max`, and a token stands only behind another.
+fn drafted_at(at: u64, n_max: u64, counts: &DraftCounts) -> [u64; 2] {
+    let (drafts, drafted) = (counts.drafts, counts.drafted);
+    if at == 0 {
+        return [drafts, drafts];
+    }
+    let fewest = drafted.saturating_sub(drafts * at).div_ceil(n_max - at);
+    let most = drafted.saturating_sub(drafts) / at;
+    [fewest.min(drafts), most.min(drafts)]
+}
+
 fn ends(found: Proportion) -> [f64; 3] {
     [found.value, found.low, found.high]
 }
@@ -132,6 +211,7 @@ pub fn rows(records: &[AcceptanceRecord], signs: Signs) -> Vec<Vec<String>> {
         "baseline",
         "candidate",
         "difference (95 %)",
+        "by position",
         "verdict",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -155,10 +235,28 @@ pub fn rows(records: &[AcceptanceRecord], signs: Signs) -> Vec<Vec<String>> {
                 None => "-".to_owned(),
                 Some(difference) => show(difference),
             },
+            by_position(&record.positions),
             signs.verdict(record.verdict).to_owned(),
         ]
     }));
     rows
+}
+
+/// `81, 53, 33 %`, or both sides where they differ.
+fn by_position(positions: &[PositionRecord]) -> String {
+    let list = |side: fn(&PositionRecord) -> &PositionShare| {
+        let shares = positions.iter().map(|record| match side(record).share {
+            Some([value, ..]) => format!("{:.0}", 100.0 * value),
+            None => "-".to_owned(),
+        });
+        shares.collect::<Vec<_>>().join(", ")
+    };
+    let (left, right) = (list(|r| &r.baseline), list(|r| &r.candidate));
+    match positions {
+        [] => "-".to_owned(),
+        _ if left == right => format!("{left} %"),
+        _ => format!("{left} / {right} %"),
+    }
 }
 
 /// Every `n_max` that did not pass, with the reason.
@@ -246,5 +344,60 @@ mod tests {
         let record = judged(0.5, &set([0, 0], 0));
         assert_eq!(record.verdict, Verdict::Inconclusive);
         assert!(record.reason.unwrap().contains("nothing was speculated"));
+    }
+
+    fn counted(drafts: u64, drafted: u64, by_position: &[u64]) -> Answers {
+        Answers {
+            drafts: Some(DraftCounts {
+                drafts,
+                drafted,
+                accepted: by_position.iter().sum(),
+                by_position: by_position.to_vec(),
+            }),
+            ..Answers::default()
+        }
+    }
+
+    #[test]
+    fn positions_are_compared_where_they_add_up() {
+        let (left, right) = (counted(24, 70, &[19, 12, 8]), counted(30, 90, &[19, 6, 0]));
+        let found = positions(3, [&left, &right], [(39, 70), (25, 90)]).unwrap();
+        assert_eq!(found.len(), 3);
+        let second = &found[1];
+        assert_eq!((second.position, second.baseline.accepted), (2, 12));
+        assert_eq!(second.baseline.share.map(|share| share[0]), Some(0.5));
+        assert_eq!(second.difference.map(|d| (d[0] * 10.0).round()), Some(-3.0));
+        // 24 drafts of at most three tokens lack two: one draft of one token, or two of two.
+        let drafted = |at: usize| found[at].baseline.drafted;
+        assert_eq!(
+            (drafted(0), drafted(1), drafted(2)),
+            ([24, 24], [23, 24], [22, 23])
+        );
+        assert_eq!(found[2].candidate.drafted, [30, 30]);
+        let short = |at| drafted_at(at, 3, &counted(24, 69, &[]).drafts.unwrap());
+        assert_eq!(
+            [short(0), short(1), short(2)],
+            [[24, 24], [23, 24], [21, 22]]
+        );
+    }
+
+    #[test]
+    fn positions_that_do_not_add_up_are_left_out() {
+        let right = counted(24, 70, &[19, 12, 8]);
+        let sum = (39, 70);
+        for (wrong, part) in [
+            (Answers::default(), "no counters"),
+            (counted(24, 70, &[19, 12]), "add up"),
+            (counted(24, 71, &[19, 12, 8]), "add up"),
+            (counted(24, 70, &[12, 19, 8]), "add up"),
+            (counted(18, 70, &[19, 12, 8]), "add up"),
+        ] {
+            let error = positions(3, [&wrong, &right], [sum, sum]).unwrap_err();
+            assert!(error.contains(part), "{error}");
+            let error = positions(3, [&right, &wrong], [sum, sum]).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+        let none = counted(0, 0, &[]);
+        assert_eq!(positions(3, [&none, &none], [(0, 0); 2]), Ok(Vec::new()));
     }
 }

@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 
 use crate::ctx::Task;
 use crate::error::{Error, Result};
+use crate::gate::definition::Setting;
 use crate::gate::pool;
 use crate::gate::session::{Answers, Halt, Prompt, Run, Runner, Session};
+use crate::gate::work::{Found, Work};
 use crate::model::{CellRecord, PlainRecord, Verdict};
 use judge::{first_difference, judge_cell, notes};
 
@@ -28,6 +30,8 @@ pub struct Comparison<'a> {
     pub n_max: &'a [u32],
     /// Numbers of slots.
     pub slots: &'a [usize],
+    /// Ways to run both servers; each may narrow the two above.
+    pub settings: &'a [Setting],
     /// Tokens that every sequence must have.
     pub n_predict: usize,
     /// Whether drafted decoding must give the tokens of plain decoding.
@@ -47,32 +51,90 @@ pub struct Findings {
     pub notes: Vec<String>,
 }
 
-type Key = (usize, u32, Run);
+/// Number of the setting, slots, longest draft, run.
+type Key = (usize, usize, u32, Run);
+
+/// What is judged of one number of slots and one longest draft, in one setting.
+#[derive(Clone, Copy, Debug)]
+struct Place<'a> {
+    at: usize,
+    setting: &'a Setting,
+    slots: usize,
+    n_max: u32,
+}
+
+/// Runs a gate of this kind.
+pub fn gate(work: &Work<'_>) -> Result<Found> {
+    let definition = &work.plan.definition;
+    let comparison = Comparison {
+        prompts: &work.plan.prompts,
+        n_max: &work.plan.n_max,
+        slots: &work.plan.slots,
+        settings: &work.plan.settings,
+        n_predict: definition.n_predict,
+        drafted_equals_plain: definition.drafted_equals_plain,
+        parallel: work.parallel,
+    };
+    let findings = comparison.run(work.runner, work.halt, work.task)?;
+    Ok(Found {
+        cells: findings.cells,
+        drafted_against_plain: findings.drafted_against_plain,
+        notes: findings.notes,
+        ..Found::default()
+    })
+}
 
 impl Comparison<'_> {
-    /// Runs all sessions and judges them. The first error stops the others.
+    /// Runs all sessions and judges them. The first error stops the others; where the time budget
+    /// ends, what was not run is inconclusive.
     pub fn run(&self, runner: &dyn Runner, halt: &Halt, task: &dyn Task) -> Result<Findings> {
-        let mut sessions = Vec::new();
-        for &slots in self.slots {
-            for &n_max in self.n_max {
-                for run in [Run::Baseline, Run::Control, Run::Candidate] {
-                    sessions.push(Session {
-                        run,
-                        n_max,
-                        slots,
-                        flags: &[],
-                        trace: None,
-                        waves: (0..self.prompts.len())
-                            .map(|lead| self.wave(lead, slots))
-                            .collect(),
-                    });
-                }
+        let places = self.places();
+        let sessions = places.iter().flat_map(|place| {
+            [Run::Baseline, Run::Control, Run::Candidate].map(|run| Session {
+                run,
+                n_max: place.n_max,
+                slots: place.slots,
+                flags: &place.setting.flags,
+                trace: None,
+                waves: (0..self.prompts.len())
+                    .map(|lead| self.wave(lead, place.slots))
+                    .collect(),
+            })
+        });
+        let sessions: Vec<Session<'_>> = sessions.collect();
+        let keys = places.iter().flat_map(|place| {
+            [Run::Baseline, Run::Control, Run::Candidate]
+                .map(|run| (place.at, place.slots, place.n_max, run))
+        });
+        let run = |session: &Session<'_>| self.run_one(session, runner, halt);
+        let answers = pool::run_some(&sessions, self.parallel, halt, task, &run)?;
+        let done = keys.zip(answers);
+        let done = done.filter_map(|(key, answers)| Some((key, answers?)));
+        self.judge(&places, &done.collect(), halt)
+    }
+
+    fn places(&self) -> Vec<Place<'_>> {
+        let mut places = Vec::new();
+        for (at, setting) in self.settings.iter().enumerate() {
+            let wants = |slots: usize, n_max: u32| {
+                setting.slots.as_ref().is_none_or(|s| s.contains(&slots))
+                    && setting.n_max.as_ref().is_none_or(|n| n.contains(&n_max))
+            };
+            for &slots in self.slots {
+                let n_max = self.n_max.iter().copied();
+                places.extend(
+                    n_max
+                        .filter(|n_max| wants(slots, *n_max))
+                        .map(|n_max| Place {
+                            at,
+                            setting,
+                            slots,
+                            n_max,
+                        }),
+                );
             }
         }
-        let run = |session: &Session<'_>| self.run_one(session, runner, halt);
-        let answers = pool::run_all(&sessions, self.parallel, halt, task, &run)?;
-        let keys = sessions.iter().map(|s| (s.slots, s.n_max, s.run));
-        self.judge(&keys.zip(answers).collect())
+        places
     }
 
     /// The prompts that fill the slots when prompt `lead` leads.
@@ -93,49 +155,64 @@ impl Comparison<'_> {
         }
     }
 
-    fn judge(&self, answers: &BTreeMap<Key, Answers>) -> Result<Findings> {
-        let get = |slots, n_max, run| {
-            answers
-                .get(&(slots, n_max, run))
-                .ok_or_else(|| Error::internal("a session is missing"))
-        };
+    fn judge(
+        &self,
+        places: &[Place<'_>],
+        answers: &BTreeMap<Key, Answers>,
+        halt: &Halt,
+    ) -> Result<Findings> {
+        if places.is_empty() {
+            return Err(Error::config("no setting is left to run"));
+        }
         let mut findings = Findings::default();
-        for &slots in self.slots {
-            let plain = get(slots, 0, Run::Baseline).ok();
-            for &n_max in self.n_max {
-                let runs = [
-                    get(slots, n_max, Run::Baseline)?,
-                    get(slots, n_max, Run::Control)?,
-                    get(slots, n_max, Run::Candidate)?,
-                ];
-                for lead in 0..self.prompts.len() {
-                    let prompts = self.wave(lead, slots);
-                    let mut cell = judge_cell(&prompts, n_max, runs, lead);
-                    if let Some(plain) = plain.filter(|_| n_max > 0) {
-                        let drafted = &runs[0].waves[lead];
-                        let difference = first_difference(&prompts, &plain.waves[lead], drafted);
-                        if self.drafted_equals_plain
-                            && difference.is_some()
-                            && cell.verdict == Verdict::Pass
-                        {
-                            cell.verdict = Verdict::Fail;
-                            cell.reason =
-                                Some("drafted decoding differs from plain decoding".to_owned());
-                        }
-                        findings.drafted_against_plain.push(PlainRecord {
-                            prompt: prompts[0].name.clone(),
-                            n_max,
-                            slots,
-                            equal: difference.is_none(),
-                            difference,
-                        });
+        for place in places {
+            let get = |n_max, run| answers.get(&(place.at, place.slots, n_max, run));
+            let runs =
+                [Run::Baseline, Run::Control, Run::Candidate].map(|run| get(place.n_max, run));
+            for lead in 0..self.prompts.len() {
+                let prompts = self.wave(lead, place.slots);
+                let mut cell = match runs {
+                    [Some(baseline), Some(control), Some(candidate)] => {
+                        judge_cell(&prompts, place.n_max, [baseline, control, candidate], lead)
                     }
-                    findings.cells.push(cell);
+                    _ => judge::not_run(&prompts, place.n_max, halt.check().err()),
+                };
+                cell.setting.clone_from(&place.setting.name);
+                if let (true, [Some(drafted), ..], Some(plain)) =
+                    (place.n_max > 0, runs, get(0, Run::Baseline))
+                {
+                    self.against_plain(&mut findings, &mut cell, &prompts, [plain, drafted], lead);
                 }
+                findings.cells.push(cell);
             }
         }
         findings.notes = notes(&findings);
         Ok(findings)
+    }
+
+    fn against_plain(
+        &self,
+        findings: &mut Findings,
+        cell: &mut CellRecord,
+        prompts: &[&Prompt],
+        [plain, drafted]: [&Answers; 2],
+        lead: usize,
+    ) {
+        let waves = plain.waves.get(lead).zip(drafted.waves.get(lead));
+        let difference =
+            waves.and_then(|(plain, drafted)| first_difference(prompts, plain, drafted));
+        if self.drafted_equals_plain && difference.is_some() && cell.verdict == Verdict::Pass {
+            cell.verdict = Verdict::Fail;
+            cell.reason = Some("drafted decoding differs from plain decoding".to_owned());
+        }
+        findings.drafted_against_plain.push(PlainRecord {
+            setting: cell.setting.clone(),
+            prompt: cell.prompt.clone(),
+            n_max: cell.n_max,
+            slots: cell.slots,
+            equal: difference.is_none(),
+            difference,
+        });
     }
 }
 

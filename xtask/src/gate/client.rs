@@ -8,7 +8,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
-use crate::gate::session::{Answer, Prompt};
+use crate::gate::remote::Props;
+use crate::gate::session::{Answer, DraftCounts, Prompt};
+use crate::gate::texts::Message;
 
 /// Largest answer that is read.
 const LARGEST: u64 = 64 << 20;
@@ -86,6 +88,11 @@ struct SpeedTimings {
 impl Client {
     /// For the server on `port` of this machine; `limit` bounds one whole request.
     pub fn new(port: u16, key: &str, limit: Duration) -> Self {
+        Self::of(&format!("http://127.0.0.1:{port}"), key, limit)
+    }
+
+    /// For the server at `url`, which is a scheme, a host and a port.
+    pub fn of(url: &str, key: &str, limit: Duration) -> Self {
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             // A proxy of the environment must never see, or answer, these requests.
@@ -97,7 +104,7 @@ impl Client {
             .new_agent();
         Client {
             agent,
-            base: format!("http://127.0.0.1:{port}"),
+            base: url.to_owned(),
             key: format!("Bearer {key}"),
             limit,
         }
@@ -137,6 +144,58 @@ impl Client {
         })
     }
 
+    /// The ids of `text`, as `/completion` would make them of it.
+    pub fn tokenize(&self, text: &str) -> Result<Vec<u32>> {
+        #[derive(Deserialize)]
+        struct Tokens {
+            tokens: Vec<u32>,
+        }
+        let body = json!({ "content": text, "add_special": true, "parse_special": true });
+        let answer = self.post("/tokenize", &body)?;
+        let made: Tokens = serde_json::from_slice(&answer).map_err(bad)?;
+        if made.tokens.is_empty() {
+            return Err(bad("no tokens of a text"));
+        }
+        Ok(made.tokens)
+    }
+
+    /// The text that the model's template makes of a conversation.
+    pub fn apply_template(&self, messages: &[Message]) -> Result<String> {
+        #[derive(Deserialize)]
+        struct Rendered {
+            prompt: String,
+        }
+        let answer = self.post("/apply-template", &json!({ "messages": messages }))?;
+        let rendered: Rendered = serde_json::from_slice(&answer).map_err(bad)?;
+        Ok(rendered.prompt)
+    }
+
+    /// What the server tells of itself.
+    pub fn props(&self) -> Result<Props> {
+        #[derive(Deserialize)]
+        struct Slot {
+            speculative: Option<bool>,
+        }
+        let get = |path: &str| {
+            let request = self.agent.get(format!("{}{path}", self.base));
+            self.read(path, request.header("Authorization", &self.key).call())
+        };
+        let mut props: Props = serde_json::from_slice(&get("/props")?).map_err(bad)?;
+        // It may be switched off.
+        if let Ok(text) = get("/slots")
+            && let Ok(slots) = serde_json::from_slice::<Vec<Slot>>(&text)
+        {
+            props.speculative = slots.first().and_then(|slot| slot.speculative);
+        }
+        Ok(props)
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Result<Vec<u8>> {
+        let request = self.agent.post(format!("{}{path}", self.base));
+        let sent = (request.header("Authorization", &self.key)).send_json(body);
+        self.read(path, sent)
+    }
+
     fn send(&self, prompts: &[&Prompt], sampling: Sampling) -> Result<Vec<u8>> {
         let ids: Vec<&[u32]> = prompts.iter().map(|prompt| prompt.ids.as_slice()).collect();
         let prompt = match ids.as_slice() {
@@ -153,27 +212,39 @@ impl Client {
             "ignore_eos": true,
             "stream": false,
         });
-        let sent = self
-            .agent
-            .post(format!("{}/completion", self.base))
-            .header("Authorization", &self.key)
-            .send_json(&body);
-        self.read("/completion", sent)
+        self.post("/completion", &body)
+    }
+
+    /// The text of `ids`.
+    pub fn detokenize(&self, ids: &[u32]) -> Result<String> {
+        #[derive(Deserialize)]
+        struct Content {
+            content: String,
+        }
+        let answer = self.post("/detokenize", &json!({ "tokens": ids }))?;
+        let content: Content = serde_json::from_slice(&answer).map_err(bad)?;
+        Ok(content.content)
     }
 
     /// Slots busy at the same time, averaged over all decodes; `None` where the server has no
     /// such metric.
     pub fn busy_slots(&self) -> Option<f64> {
+        value(&self.metrics()?, "n_busy_slots_per_decode")
+    }
+
+    /// What the server has counted of its drafts; `None` where it has no such metrics.
+    pub fn drafts(&self) -> Option<DraftCounts> {
+        drafts_of(&self.metrics()?)
+    }
+
+    fn metrics(&self) -> Option<String> {
         let sent = self
             .agent
             .get(format!("{}/metrics", self.base))
             .header("Authorization", &self.key)
             .call();
         let text = self.read("/metrics", sent).ok()?;
-        String::from_utf8_lossy(&text)
-            .lines()
-            .find_map(|line| line.strip_prefix("llamacpp:n_busy_slots_per_decode "))
-            .and_then(|value| value.trim().parse().ok())
+        Some(String::from_utf8_lossy(&text).into_owned())
     }
 
     fn read(
@@ -212,6 +283,39 @@ impl Client {
             other => Error::environment(format!("{path} failed: {other}")),
         }
     }
+}
+
+/// The value of a metric without labels.
+fn value<T: std::str::FromStr>(metrics: &str, name: &str) -> Option<T> {
+    let of = |line: &str| {
+        let value = line.strip_prefix("llamacpp:")?.strip_prefix(name)?;
+        value.strip_prefix(' ')?.trim().parse().ok()
+    };
+    metrics.lines().find_map(of)
+}
+
+/// The counts of drafts in `metrics`. Counters by position stand there only once a draft was
+/// verified.
+fn drafts_of(metrics: &str) -> Option<DraftCounts> {
+    const POSITION: &str = "llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position=\"";
+    let mut by_position = Vec::new();
+    for line in metrics.lines() {
+        let Some(rest) = line.strip_prefix(POSITION) else {
+            continue;
+        };
+        let (position, count) = rest.split_once("\"} ")?;
+        // In their order, none left out: else a count would go to another's place.
+        if position.parse() != Ok(by_position.len()) {
+            return None;
+        }
+        by_position.push(count.trim().parse().ok()?);
+    }
+    Some(DraftCounts {
+        drafts: value(metrics, "spec_decode_num_drafts_total")?,
+        drafted: value(metrics, "spec_decode_num_draft_tokens_total")?,
+        accepted: value(metrics, "spec_decode_num_accepted_tokens_total")?,
+        by_position,
+    })
 }
 
 /// An answer that no sound server gives.
@@ -334,6 +438,26 @@ mod tests {
             read(r#"{"index":9,"tokens":[1,2]}"#, &[5]).unwrap().len(),
             1
         );
+    }
+
+    #[test]
+    fn drafts_are_read_by_position_or_not_at_all() {
+        let text = "# HELP llamacpp:spec_decode_num_drafts_total x\n\
+            llamacpp:spec_decode_num_draft_tokens_total 70\n\
+            llamacpp:spec_decode_num_accepted_tokens_total 31\n\
+            llamacpp:spec_decode_num_drafts_total 24\n\
+            llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position=\"0\"} 19\n\
+            llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position=\"1\"} 12\n";
+        let found = drafts_of(text).unwrap();
+        assert_eq!((found.drafts, found.drafted, found.accepted), (24, 70, 31));
+        assert_eq!(found.by_position, [19, 12]);
+        assert_eq!(drafts_of(&text.replace("=\"0\"", "=\"2\"")), None);
+        assert_eq!(drafts_of(&text.replace("} 12", "} x")), None);
+        assert_eq!(
+            drafts_of(&text.replace("_drafts_total 24", "_other 24")),
+            None
+        );
+        assert_eq!(drafts_of(""), None);
     }
 
     #[test]

@@ -1,16 +1,25 @@
 //! Reading `gates/*.toml` into plans: everything checked, prompts made.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result, ResultExt};
+use crate::gate::counters::CountersPlan;
+use crate::gate::logits::LogitsPlan;
 use crate::gate::perf::PerfPlan;
-use crate::gate::prompts::ids;
+use crate::gate::prompts::{Source, source};
+use crate::gate::retrieval::RetrievalPlan;
 use crate::gate::session::Prompt;
+use crate::gate::texts::Text;
 use crate::model::{
-    AcceptanceGate, ChashGate, Digest, DraftsGate, DraftsSetting, GateHeader, GateKind, PerfGate,
+    AcceptanceGate, ArtifactsAllow, ArtifactsGate, ChashGate, CountersGate, Digest, DraftsGate,
+    DraftsSetting, GateHeader, GateKind, IntegrityGate, LogitsGate, PerfGate, RetrievalGate,
 };
 use crate::project::{Project, suggest};
+pub use sweep::Setting;
+
+mod sides;
+mod sweep;
 
 /// Files of `gates/` that are no definitions.
 const OTHERS: [&str; 2] = ["fixtures.toml", "goldens.toml"];
@@ -49,8 +58,12 @@ pub struct ChashPlan {
     pub definition: ChashGate,
     /// Digest of the definition and of the prompt files that it names.
     pub digest: Digest,
-    /// The prompts to run.
+    /// The prompts to run. Those that `texts` names have no ids yet.
     pub prompts: Vec<Prompt>,
+    /// What has to be made ids of by a server, by the name of the prompt.
+    pub texts: BTreeMap<String, Text>,
+    /// Ways to run both servers; at least one.
+    pub settings: Vec<Setting>,
     /// Longest drafts to run.
     pub n_max: Vec<u32>,
     /// Numbers of slots to run.
@@ -70,6 +83,16 @@ pub enum Plan {
     Acceptance(Box<ChashPlan>, f64),
     /// Not slower: with what it measures, the rest as for "same tokens".
     Perf(Box<ChashPlan>, Box<PerfPlan>),
+    /// The tree is what base and series make.
+    Integrity(Box<ChashPlan>),
+    /// The patched build is vanilla's and what the patches add: with what is allowed beyond it.
+    Artifacts(Box<ChashPlan>, ArtifactsAllow),
+    /// Same logits: with the settings to run, the rest as for "same tokens".
+    Logits(Box<ChashPlan>, Box<LogitsPlan>),
+    /// The same counts: with what is asked of them, the rest as for "same tokens".
+    Counters(Box<ChashPlan>, Box<CountersPlan>),
+    /// Needles are found: with the haystacks, the rest as for "same tokens".
+    Retrieval(Box<ChashPlan>, Box<RetrievalPlan>),
 }
 
 impl Plan {
@@ -79,6 +102,26 @@ impl Plan {
             Plan::Chash(plan)
             | Plan::Drafts(plan, _)
             | Plan::Perf(plan, _)
+            | Plan::Integrity(plan)
+            | Plan::Artifacts(plan, _)
+            | Plan::Logits(plan, _)
+            | Plan::Counters(plan, _)
+            | Plan::Retrieval(plan, _)
+            | Plan::Acceptance(plan, _) => plan,
+        }
+    }
+
+    /// As [`Plan::common`], to be changed.
+    pub fn common_mut(&mut self) -> &mut ChashPlan {
+        match self {
+            Plan::Chash(plan)
+            | Plan::Drafts(plan, _)
+            | Plan::Perf(plan, _)
+            | Plan::Integrity(plan)
+            | Plan::Artifacts(plan, _)
+            | Plan::Logits(plan, _)
+            | Plan::Counters(plan, _)
+            | Plan::Retrieval(plan, _)
             | Plan::Acceptance(plan, _) => plan,
         }
     }
@@ -161,6 +204,56 @@ fn load_one(dir: &Path, id: &str, path: &Path, quick: bool) -> Result<Plan> {
             let plan = chash(dir, definition.common(), text, quick)?;
             Ok(Plan::Perf(Box::new(plan), Box::new(perf)))
         }
+        GateKind::Integrity => {
+            let definition: IntegrityGate = crate::model::read_toml(path)?;
+            let plan = bare(definition.common(), &fs_err::read(path)?);
+            Ok(Plan::Integrity(Box::new(plan)))
+        }
+        GateKind::Artifacts => {
+            let definition: ArtifactsGate = crate::model::read_toml(path)?;
+            let plan = bare(definition.common(), &fs_err::read(path)?);
+            Ok(Plan::Artifacts(Box::new(plan), definition.allow))
+        }
+        GateKind::Logits => {
+            let definition: LogitsGate = crate::model::read_toml(path)?;
+            let text = fs_err::read(path)?;
+            let logits = LogitsPlan::new(&definition, quick)?;
+            let mut plan = chash(dir, definition.common(), text, quick)?;
+            // What the check of the context needs is not what is run.
+            plan.definition.n_predict = 0;
+            (plan.n_max, plan.slots) = (Vec::new(), Vec::new());
+            Ok(Plan::Logits(Box::new(plan), Box::new(logits)))
+        }
+        GateKind::Counters => {
+            let definition: CountersGate = crate::model::read_toml(path)?;
+            let text = fs_err::read(path)?;
+            let counters = CountersPlan::new(&definition)?;
+            let plan = chash(dir, definition.common(), text, quick)?;
+            Ok(Plan::Counters(Box::new(plan), Box::new(counters)))
+        }
+        GateKind::Retrieval => {
+            let definition: RetrievalGate = crate::model::read_toml(path)?;
+            let retrieval = RetrievalPlan::new(&definition, quick)?;
+            let common = definition.common();
+            own_flags(&common.flags)?;
+            let mut plan = bare(common, &fs_err::read(path)?);
+            plan.quick = retrieval.quick;
+            Ok(Plan::Retrieval(Box::new(plan), Box::new(retrieval)))
+        }
+    }
+}
+
+/// Without prompts of its own.
+fn bare(definition: ChashGate, text: &[u8]) -> ChashPlan {
+    ChashPlan {
+        n_max: definition.n_max.clone(),
+        slots: definition.slots.clone(),
+        digest: Digest::of_parts([text]),
+        prompts: Vec::new(),
+        texts: BTreeMap::new(),
+        settings: Vec::new(),
+        quick: false,
+        definition,
     }
 }
 
@@ -168,27 +261,32 @@ fn chash(dir: &Path, definition: ChashGate, text: Vec<u8>, quick: bool) -> Resul
     check(&definition)?;
     let mut files = vec![text];
     let mut prompts = Vec::new();
+    let mut texts = BTreeMap::new();
     for prompt in &definition.prompts {
-        let ids = ids(dir, prompt, &mut files).context(|| format!("prompt `{}`", prompt.name))?;
-        let need = ids.len() + definition.n_predict + largest(&definition.n_max) as usize + 1;
-        if need > definition.context {
-            return Err(Error::config(format!(
-                "prompt `{}` needs {need} cells, but context is {}",
-                prompt.name, definition.context
-            ))
-            .hint("raise context, or lower n-predict or the prompt's length"));
-        }
-        prompts.push(Prompt {
+        let name = || format!("prompt `{}`", prompt.name);
+        let ids = match source(dir, prompt, &mut files).context(name)? {
+            Source::Ids(ids) => ids,
+            Source::Text(text) => {
+                texts.insert(prompt.name.clone(), text);
+                Vec::new()
+            }
+        };
+        let prompt = Prompt {
             name: prompt.name.clone(),
             ids,
-        });
+        };
+        fits(&definition, &prompt)?;
+        prompts.push(prompt);
     }
+    let settings = sweep::settings(&definition, quick)?;
     let digest = Digest::of_parts(files.iter().map(Vec::as_slice));
     let mut plan = ChashPlan {
         n_max: definition.n_max.clone(),
         slots: definition.slots.clone(),
         digest,
         prompts,
+        texts,
+        settings,
         quick: false,
         definition,
     };
@@ -211,6 +309,7 @@ fn chash(dir: &Path, definition: ChashGate, text: Vec<u8>, quick: bool) -> Resul
         }
         plan.prompts
             .retain(|prompt| names.contains(&prompt.name.as_str()));
+        plan.texts.retain(|name, _| names.contains(&name.as_str()));
         if plan.prompts.is_empty() {
             return Err(Error::config("quick.prompts is empty"));
         }
@@ -221,6 +320,20 @@ fn chash(dir: &Path, definition: ChashGate, text: Vec<u8>, quick: bool) -> Resul
         ));
     }
     Ok(plan)
+}
+
+/// Refuses a prompt that does not fit into the context with what is generated and one draft.
+pub fn fits(definition: &ChashGate, prompt: &Prompt) -> Result<()> {
+    let longest = largest(&definition.n_max) as usize;
+    let need = prompt.ids.len() + definition.n_predict + longest + 1;
+    if need > definition.context {
+        return Err(Error::config(format!(
+            "prompt `{}` needs {need} cells, but context is {}",
+            prompt.name, definition.context
+        ))
+        .hint("raise context, or lower n-predict or the prompt's length"));
+    }
+    Ok(())
 }
 
 /// The settings to run.
@@ -236,13 +349,7 @@ fn settings(definition: DraftsGate, quick: bool) -> Result<Vec<DraftsSetting>> {
                 "setting `{name}` has 0 in n-max; without a drafter there are no drafts"
             )));
         }
-        let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'_');
-        if name.is_empty() || !name.bytes().all(plain) {
-            return Err(Error::config(format!(
-                "setting name `{name}`: only letters, digits, `-`, `.` and `_` are allowed"
-            )));
-        }
-        own_flags(&setting.flags)?;
+        sweep::check(name, &setting.flags)?;
     }
     let mut settings = definition.settings;
     if quick && let Some(subset) = definition.quick {
@@ -313,20 +420,12 @@ fn check(definition: &ChashGate) -> Result<()> {
     if limits.start == 0 || limits.request == 0 {
         return fail("a time limit is 0; nothing would ever be in time");
     }
-    own_flags(&definition.flags)?;
-    for name in definition
-        .baseline
-        .env
-        .keys()
-        .chain(definition.candidate.env.keys())
-    {
-        if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(Error::config(format!(
-                "{name:?} is no name of an environment variable"
-            )));
-        }
+    if definition.budget == Some(0) {
+        return fail("budget is 0; nothing would be run");
     }
-    Ok(())
+    own_flags(&definition.flags)?;
+    sides::check(definition, "baseline", &definition.baseline)?;
+    sides::check(definition, "candidate", &definition.candidate)
 }
 
 fn unique<T: Ord + std::fmt::Debug>(what: &str, items: &[T]) -> Result<()> {

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::gate::chash::{first_token_difference, record};
 use crate::gate::pool;
 use crate::gate::session::{Answer, Answers, Halt, Prompt, Run, Runner, Session};
+use crate::gate::work::{Found, Work};
 use crate::model::{CellRecord, DraftsSetting, Verdict};
 use trace::Trace;
 
@@ -27,6 +28,20 @@ pub struct Comparison<'a> {
     pub n_predict: usize,
     /// Sessions that may run at the same time.
     pub parallel: usize,
+}
+
+/// Runs a gate of this kind.
+pub fn gate(work: &Work<'_>, settings: &[DraftsSetting]) -> Result<Found> {
+    let comparison = Comparison {
+        prompts: &work.plan.prompts,
+        settings,
+        n_predict: work.plan.definition.n_predict,
+        parallel: work.parallel,
+    };
+    Ok(Found {
+        cells: comparison.run(work.runner, work.halt, work.task)?,
+        ..Found::default()
+    })
 }
 
 /// One cell before it is judged.
@@ -140,6 +155,7 @@ impl Comparison<'_> {
             .collect()
         };
         CellRecord {
+            setting: None,
             prompt: place.setting.name.clone(),
             n_max: place.n_max,
             slots: place.slots,

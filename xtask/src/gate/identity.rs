@@ -7,6 +7,7 @@ use std::sync::Mutex;
 
 use crate::build::{self, Build};
 use crate::error::{Error, Result, ResultExt};
+use crate::gate::client::Client;
 use crate::gate::server::{is_library, is_program};
 use crate::model::{Artifact, Digest, Flavour, SWITCH_PREFIX, SideStamp};
 use crate::project::suggest;
@@ -24,8 +25,19 @@ pub struct Side {
     dir: PathBuf,
     /// Whether it was built here, so that everything it loads must be known.
     built: bool,
+    /// The server, where it runs already.
+    pub running: Option<Running>,
     /// Libraries and programs that were seen loaded, real paths.
     loaded: Mutex<BTreeSet<PathBuf>>,
+}
+
+/// A server that runs already.
+#[derive(Debug)]
+pub struct Running {
+    /// Talks to it.
+    pub client: Client,
+    /// Where it listens.
+    pub address: String,
 }
 
 /// Why a build is not gated.
@@ -71,12 +83,14 @@ impl Side {
                 patchset: manifest.patchset.clone(),
                 source: Some(manifest.source),
                 env: show_env(&env),
+                unverified: Vec::new(),
                 artifacts: manifest.artifacts.clone(),
             },
             program,
             env,
             dir: build.dir.clone(),
             built: true,
+            running: None,
             loaded: Mutex::default(),
         };
         let server = side
@@ -123,14 +137,46 @@ impl Side {
                 patchset: None,
                 source: None,
                 env: show_env(&env),
+                unverified: Vec::new(),
                 artifacts,
             },
             program,
             env,
             dir,
             built: false,
+            running: None,
             loaded: Mutex::default(),
         })
+    }
+
+    /// A server that runs already, of which `unverified` cannot be checked.
+    pub fn of_running(client: Client, address: &str, unverified: Vec<String>) -> Self {
+        Side {
+            stamp: SideStamp {
+                server: address.to_owned(),
+                base: None,
+                flavour: None,
+                patchset: None,
+                source: None,
+                env: Vec::new(),
+                unverified,
+                artifacts: Vec::new(),
+            },
+            program: PathBuf::new(),
+            env: BTreeMap::new(),
+            dir: PathBuf::from("/"),
+            built: false,
+            running: Some(Running {
+                client,
+                address: address.to_owned(),
+            }),
+            loaded: Mutex::default(),
+        }
+    }
+
+    /// Whether it is a build of this project.
+    pub fn is_built(&self) -> bool {
+        self.built
     }
 
     /// Checks every recorded file against its digest. Called before a run, and after it too:
@@ -142,6 +188,14 @@ impl Side {
             return Err(mismatch(format!("{dir}/{first}")));
         }
         Ok(())
+    }
+
+    /// The recorded files.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let artifacts = self.stamp.artifacts.iter();
+        artifacts
+            .map(|artifact| self.dir.join(&artifact.path))
+            .collect()
     }
 
     /// Takes note of what a running server has loaded. A build must load only its own
@@ -201,6 +255,17 @@ impl Side {
 /// Why comparing these two says nothing, where it does not: they are the same thing. Asked
 /// after the run, when it is known what was loaded.
 pub fn indistinct(baseline: &Side, candidate: &Side) -> Option<String> {
+    if let (Some(left), Some(right)) = (&baseline.running, &candidate.running) {
+        return (left.address == right.address).then(|| {
+            "baseline and candidate are the very same running server: the candidate was not \
+             compared with anything else"
+                .to_owned()
+        });
+    }
+    // What a running server has loaded is not known.
+    if baseline.running.is_some() || candidate.running.is_some() {
+        return None;
+    }
     if baseline.env != candidate.env {
         return None;
     }
@@ -230,8 +295,8 @@ pub fn indistinct(baseline: &Side, candidate: &Side) -> Option<String> {
 
 /// Why switching says nothing, where a side sets a variable that no patch listens to: with a
 /// misspelt switch, off would be compared with off. `declared` are the series' switches.
-pub fn undeclared(sides: [&Side; 2], declared: &[String]) -> Option<String> {
-    let mut set = sides.into_iter().flat_map(|side| side.env.keys());
+pub fn undeclared(sides: &[&Side], declared: &[String]) -> Option<String> {
+    let mut set = sides.iter().flat_map(|side| side.env.keys());
     let unknown = set.find(|name| name.starts_with(SWITCH_PREFIX) && !declared.contains(name))?;
     let near = suggest(unknown, declared.iter().map(String::as_str), "switches");
     Some(format!(
@@ -379,11 +444,11 @@ mod tests {
         };
         let declared = ["OPENCOTI_COUNTERS".to_owned()];
         let (right, other) = (side("OPENCOTI_COUNTERS"), side("OMP_NUM_THREADS"));
-        assert_eq!(undeclared([&other, &right], &declared), None);
-        let reason = undeclared([&right, &side("OPENCOTI_COUNTER")], &declared).unwrap();
+        assert_eq!(undeclared(&[&other, &right], &declared), None);
+        let reason = undeclared(&[&right, &side("OPENCOTI_COUNTER")], &declared).unwrap();
         assert!(reason.contains("OPENCOTI_COUNTER, so"), "{reason}");
         assert!(reason.contains("did you mean `OPENCOTI_COUNTERS`?"));
-        assert!(undeclared([&right, &other], &[]).is_some());
+        assert!(undeclared(&[&right, &other], &[]).is_some());
     }
 
     #[test]

@@ -4,6 +4,12 @@
 //! | --- | --- |
 //! | `definition`, `prompts` | `gates/*.toml` into plans, fully checked |
 //! | `identity` | is each side the build that it is taken for? |
+//! | `sides` | the servers of a run: builds, programs, running servers |
+//! | `missing` | what is not there, so that a gate is skipped |
+//! | `remote` | what a server that runs already tells of itself |
+//! | `texts` | prompts that are text into ids |
+//! | `orphans` | what servers leave behind |
+//! | `bisect` | which patch breaks a gate |
 //! | `session` | what gates ask of servers: the [`Runner`](session::Runner) seam |
 //! | `server`, `client`, `runner` | that seam with real servers |
 //! | `pool` | several sessions at a time |
@@ -11,41 +17,64 @@
 //! | `drafts` | the comparison "same drafts, bit for bit" and its verdicts |
 //! | `acceptance` | the comparison "no fewer drafted tokens accepted" and its verdicts |
 //! | `perf` | the comparison "not slower" and its verdicts |
+//! | `logits` | the comparison "same logits, bit for bit", and the probe that reads them |
+//! | `counters` | the comparison "the same counts, or better ones" |
+//! | `retrieval` | needles in haystacks, found again or not |
+//! | `integrity`, `artifacts` | what needs no model: the tree, and the built files |
+//! | `checks` | questions with yes or no, which several kinds ask |
+//! | `goldens` | what was recorded once, and `--bless` |
+//! | `store` | records as plain files, run by run |
 //! | `table`, `report` | records for people |
+//! | `work` | what a kind of gate is given and gives back |
 //!
 //! A new kind of gate is a variant of [`definition::Plan`], a type for its definition, a module
-//! beside `chash`, and a match arm here.
+//! beside `chash` with a function `gate`, and a match arm in `compare`.
 
 pub mod acceptance;
+pub mod artifacts;
+pub mod bisect;
 pub mod chash;
+pub mod checks;
 pub mod client;
+pub mod counters;
 pub mod definition;
 pub mod drafts;
+pub mod goldens;
 pub mod identity;
+pub mod integrity;
+pub mod logits;
+pub mod missing;
+pub mod orphans;
 pub mod perf;
 pub mod pool;
 pub mod prompts;
+pub mod remote;
 pub mod report;
+pub mod retrieval;
 pub mod runner;
 pub mod server;
 pub mod session;
+mod sides;
+pub mod store;
 pub mod table;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
+pub mod texts;
+mod unjudged;
+pub mod work;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::ctx::Ctx;
-use crate::error::{Error, Result, ResultExt};
-use crate::model::{
-    Base, Digest, Flavour, GateRecord, ModelSource, ModelStamp, PromptStamp, SideDefinition,
-    Verdict,
-};
-use crate::patchset::Series;
-use definition::{ChashPlan, Plan};
-use identity::Side;
+use crate::error::{Error, Kind, Result, ResultExt};
+use crate::model::{Digest, GateRecord, HostStamp, ModelSource, ModelStamp, PromptStamp, Verdict};
+use crate::patchset::{Patch, Series};
+use definition::Plan;
+use missing::Skipped;
 use session::Halt;
+use sides::{Sides, void};
+use work::{Found, Work};
 
 /// What to gate.
 #[derive(Clone, Debug, Default)]
@@ -60,8 +89,13 @@ pub struct Request {
     pub keep_logs: bool,
     /// A GGUF file instead of the definitions' models.
     pub model: Option<PathBuf>,
+    /// Record what the gates give in `gates/goldens.toml`.
+    pub bless: bool,
     /// Two llama-server programs instead of this project's builds: baseline and candidate.
     pub servers: Option<(PathBuf, PathBuf)>,
+    /// Only these patches of the series, without the switches of the others. Needs a project that
+    /// stands aside of the checkout.
+    pub patches: Option<Vec<Patch>>,
 }
 
 /// What a run left.
@@ -73,13 +107,25 @@ pub struct Report {
     pub files: Vec<PathBuf>,
     /// The Markdown report.
     pub report: PathBuf,
-    /// Over all gates.
+    /// Gates that did not run since something is not there.
+    pub skipped: Vec<Skipped>,
+    /// Over all gates. Those that were skipped count where they were named; where nothing ran,
+    /// nothing can be said.
     pub verdict: Verdict,
+    /// What `--bless` changed in `gates/goldens.toml`.
+    pub blessed: Vec<goldens::Change>,
+    /// The run's id in the [store].
+    pub run: String,
 }
 
 /// Runs gates and writes their records and the report below `target/gate/`. `command` is what
 /// the report names for running it again.
 pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
+    if request.bless {
+        goldens::check_request(request)?;
+        goldens::check_committed(ctx)?;
+    }
+    let mut book = goldens::Book::load(&ctx.project)?;
     let mut plans = definition::load(&ctx.project, &request.gates, request.quick)?;
     if request.gates.is_empty() {
         if request.servers.is_none() {
@@ -87,36 +133,80 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         }
         leave_out(ctx, &mut plans)?;
     }
-    let dir = ctx.project.target().join("gate");
+    let dir = ctx.project.gate_dir();
     fs_err::create_dir_all(&dir)?;
     let _lock = crate::lock::file(ctx, &dir.join(".lock"))?;
     // A run that breaks off must not leave an older run's verdict to be read as its own.
     forget(&dir, &plans)?;
-    // Models first: a wrong path must not cost a build.
-    let models = plans
+    let left = orphans::sweep();
+    if left > 0 {
+        ctx.sink.warn(&format!(
+            "ended {left} process(es) of servers that a killed run had left behind"
+        ));
+    }
+    // First what is there: a missing model must not cost a build.
+    let (ready, skipped) = missing::part(ctx, request, plans)?;
+    let sides = Sides::prepare(ctx, request, &ready)?;
+    let place = sides
+        .origin()
+        .map(|origin| goldens::Place::of(&origin.vanilla.manifest));
+    let names = ready
         .iter()
-        .map(|plan| model_path(ctx, request, plan.common()))
-        .collect::<Result<Vec<_>>>()?;
-    let sides = Sides::prepare(ctx, request)?;
+        .map(|(plan, _)| plan.common().definition.id.clone());
+    let store = store::Store::below(&dir);
+    let run = store.begin(command, request.quick, names.collect(), host())?;
     let mut records = Vec::new();
     let mut files = Vec::new();
-    for (plan, model) in plans.iter().zip(models) {
+    for (plan, model) in ready {
         let gate = &plan.common().definition.id;
-        let record =
-            run_one(ctx, request, plan, model, &sides, &dir).context(|| format!("gate {gate}"))?;
-        let name = format!("{}-{gate}.json", file_time(&record.started));
-        crate::model::write_json(&dir.join(&name), &record)?;
+        let record = match run_one(ctx, request, &plan, model.clone(), &sides, &dir) {
+            // The gates after it can still say something.
+            Err(error) if error.kind() == Kind::Inconclusive => {
+                unjudged::record(&plan, model, &sides, &error)
+            }
+            record => record,
+        };
+        let mut record = record.context(|| format!("gate {gate}"))?;
+        if let Some(place) = place.as_ref().filter(|_| !request.bless) {
+            let golden = book.judge(&record, place);
+            goldens::apply(&mut record, golden);
+        }
+        files.push(run.add(&mut record)?);
         crate::model::write_json(&latest(&dir, gate), &record)?;
-        files.push(dir.join(name));
         records.push(record);
     }
+    // Whoever names a gate wants its verdict; there is none.
+    let named = (skipped.iter())
+        .filter(|skipped| request.gates.contains(&skipped.gate))
+        .map(|_| Verdict::Inconclusive);
+    let ran = Verdict::all(records.iter().map(|record| record.verdict));
+    let verdict = Verdict::all(records.iter().map(|record| record.verdict).chain(named));
     let report = dir.join("report.md");
-    crate::model::write_atomic(&report, report::report(&records, command).as_bytes())?;
+    let mut text = report::report(&records, command);
+    if verdict != ran {
+        text = missing::headline(&text, ran, verdict);
+    }
+    text.push_str(&missing::section(&skipped));
+    crate::model::write_atomic(&report, text.as_bytes())?;
+    let mut blessed = Vec::new();
+    if let Some(place) = place.filter(|_| request.bless) {
+        goldens::check_verdicts(&records)?;
+        // What was edited meanwhile was perhaps run.
+        goldens::check_committed(ctx)?;
+        blessed = book.bless(&records, &place);
+        for change in &blessed {
+            ctx.sink.note(&format!("golden {change}"));
+        }
+        book.write()?;
+    }
     Ok(Report {
-        verdict: Verdict::all(records.iter().map(|record| record.verdict)),
+        blessed,
+        verdict,
         records,
         files,
         report,
+        skipped,
+        run: run.stamp().id.clone(),
     })
 }
 
@@ -168,7 +258,7 @@ fn latest(dir: &Path, gate: &str) -> PathBuf {
 }
 
 fn forget(dir: &Path, plans: &[Plan]) -> Result<()> {
-    let mut old = vec![dir.join("report.md")];
+    let mut old = vec![dir.join("report.md"), dir.join("report.html")];
     for plan in plans {
         old.push(latest(dir, &plan.common().definition.id));
     }
@@ -181,112 +271,24 @@ fn forget(dir: &Path, plans: &[Plan]) -> Result<()> {
     Ok(())
 }
 
+fn host() -> HostStamp {
+    let machine = perf::machine::begin();
+    HostStamp {
+        system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        processors: machine.processors,
+        model: machine.model,
+    }
+}
+
 /// `2026-07-29T12:34:56Z` as part of a file name.
 fn file_time(time: &str) -> String {
     time.chars().filter(|c| !matches!(c, ':' | '-')).collect()
 }
 
-/// The servers to compare: this project's builds, or two that the user named.
-enum Sides<'a> {
-    Built {
-        vanilla: Box<crate::build::Build>,
-        patched: Box<crate::build::Build>,
-        /// What the patches of the series declare.
-        switches: Vec<String>,
-    },
-    Named(&'a Path, &'a Path),
-}
-
-impl<'a> Sides<'a> {
-    fn prepare(ctx: &Ctx, request: &'a Request) -> Result<Self> {
-        if let Some((baseline, candidate)) = &request.servers {
-            return Ok(Sides::Named(baseline, candidate));
-        }
-        let base: Base = ctx.project.base(request.base.as_deref())?;
-        let pristine = crate::vendor::ensure(ctx, &base)?;
-        let series = Series::load(&ctx.project, &base)?;
-        crate::patchset::apply(ctx, &pristine, &series, series.patches.len(), false)?;
-        let build = |flavour| crate::build::ensure(ctx, &base, flavour, "cpu").map(Box::new);
-        let (vanilla, patched) = (build(Flavour::Vanilla)?, build(Flavour::Patched)?);
-        let flags = crate::build::compare_flags(&vanilla.manifest, &patched.manifest);
-        if let Some(first) = flags.first() {
-            return Err(Error::finding(format!(
-                "vanilla and patched were not built alike: {first}"
-            ))
-            .hint("cargo xtask build lists all differences; mend the flags or CMake hooks"));
-        }
-        let patches = series.patches.into_iter();
-        let switches = patches.flat_map(|patch| patch.manifest.switches);
-        Ok(Sides::Built {
-            vanilla,
-            patched,
-            switches: switches.collect(),
-        })
-    }
-
-    fn side(&self, definition: &SideDefinition, is_candidate: bool) -> Result<Side> {
-        let env = definition.env.clone();
-        match self {
-            Sides::Built {
-                vanilla, patched, ..
-            } => {
-                let build = match definition.build {
-                    Flavour::Vanilla => vanilla,
-                    Flavour::Patched => patched,
-                };
-                Side::of_build(build, definition.build, env)
-            }
-            Sides::Named(baseline, candidate) => {
-                Side::of_path(if is_candidate { candidate } else { baseline }, env)
-            }
-        }
-    }
-}
-
-/// Why the two sides are no comparison, whatever their tokens are.
-fn void(sides: &Sides<'_>, baseline: &Side, candidate: &Side) -> Option<String> {
-    let unknown = match sides {
-        Sides::Built { switches, .. } => identity::undeclared([baseline, candidate], switches),
-        // What a server of the user's listens to is not known.
-        Sides::Named(..) => None,
-    };
-    unknown.or_else(|| identity::indistinct(baseline, candidate))
-}
-
-fn model_path(ctx: &Ctx, request: &Request, plan: &ChashPlan) -> Result<(String, PathBuf)> {
-    let file_name = |path: &Path| {
-        let name = path.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
-    };
-    let (name, path) = match (&request.model, &plan.definition.model) {
-        (Some(path), _) => (file_name(path), std::path::absolute(path)?),
-        (None, ModelSource::Fixture(name)) => (name.clone(), crate::fixture::ensure(ctx, name)?),
-        (None, ModelSource::Path(path)) => {
-            let path = ctx.project.root().join(path);
-            (file_name(&path), path)
-        }
-        (None, ModelSource::Env(variable)) => match std::env::var_os(variable) {
-            Some(path) if !path.is_empty() => {
-                let path = std::path::absolute(path)?;
-                (file_name(&path), path)
-            }
-            _ => {
-                return Err(Error::usage(format!(
-                    "the gate's model is named by {variable}, which is not set"
-                ))
-                .hint(format!("set {variable} to a GGUF file, or use --model")));
-            }
-        },
-    };
-    if !path.is_file() {
-        return Err(
-            Error::usage(format!("there is no model {}", path.display())).hint("name a GGUF file"),
-        );
-    }
-    Ok((name, path))
-}
-
 fn model_stamp(name: String, model: &Path) -> Result<ModelStamp> {
+    if model.as_os_str().is_empty() {
+        return Ok(ModelStamp::none());
+    }
     Ok(ModelStamp {
         name,
         size: fs_err::metadata(model)?.len(),
@@ -306,6 +308,8 @@ fn say_what_is_removed(ctx: &Ctx) {
     }
 }
 
+/// Runs one gate: prepares both sides, lets its kind compare, and checks afterwards that what was
+/// compared is still what was checked.
 fn run_one(
     ctx: &Ctx,
     request: &Request,
@@ -318,11 +322,12 @@ fn run_one(
     let started = jiff::Timestamp::now()
         .strftime("%Y-%m-%dT%H:%M:%SZ")
         .to_string();
-    let plan = what.common();
-    let definition = &plan.definition;
+    let mut plan = what.common().clone();
+    let definition = what.common().definition.clone();
+    let definition = &definition;
     let model_stamp = model_stamp(name, &model)?;
-    let baseline = sides.side(&definition.baseline, false)?;
-    let candidate = sides.side(&definition.candidate, true)?;
+    let baseline = sides.side(definition, &definition.baseline, false, &model)?;
+    let candidate = sides.side(definition, &definition.candidate, true, &model)?;
     say_what_is_removed(ctx);
     let logs = dir
         .join("logs")
@@ -336,77 +341,40 @@ fn run_one(
         logs: logs.clone(),
     };
     // Several copies of a model of unknown size may not fit into memory.
+    // A server that runs already gets one gate's prompts at a time.
+    let running = baseline.running.is_some() || candidate.running.is_some();
     let parallel = match request.model {
         Some(_) => 1,
+        None if running => 1,
         None => definition.parallel.min(ctx.jobs),
     };
     let task = ctx.sink.task(&format!("gate {}", definition.id), None);
-    let halt = Halt::new(&ctx.cancel);
-    let mut measured = None;
-    let mut shares = Vec::new();
-    let findings = match what {
-        Plan::Chash(_) => {
-            let comparison = chash::Comparison {
-                prompts: &plan.prompts,
-                n_max: &plan.n_max,
-                slots: &plan.slots,
-                n_predict: definition.n_predict,
-                drafted_equals_plain: definition.drafted_equals_plain,
-                parallel,
-            };
-            comparison.run(&runner, &halt, task.as_ref())?
-        }
-        Plan::Drafts(_, settings) => {
-            let comparison = drafts::Comparison {
-                prompts: &plan.prompts,
-                settings,
-                n_predict: definition.n_predict,
-                parallel,
-            };
-            chash::Findings {
-                cells: comparison.run(&runner, &halt, task.as_ref())?,
-                ..Default::default()
-            }
-        }
-        Plan::Acceptance(_, drop) => {
-            let comparison = acceptance::Comparison {
-                prompts: &plan.prompts,
-                n_max: &plan.n_max,
-                drop: *drop,
-                parallel,
-            };
-            shares = comparison.run(&runner, &halt, task.as_ref())?;
-            chash::Findings::default()
-        }
-        Plan::Perf(_, perf) => {
-            let bench = perf::measure::ServerBench {
-                runner: &runner,
-                prompts: &plan.prompts,
-                warm_up: perf.warm_up,
-            };
-            let record = perf::run(perf, &plan.n_max, &bench, &halt, task.as_ref())?;
-            let notes = perf::show::remarks(&record);
-            measured = Some(record);
-            chash::Findings {
-                notes,
-                ..Default::default()
-            }
-        }
-    };
+    let halt = Halt::new(&ctx.cancel).within(definition.budget);
+    let texts = texts::resolve(&mut plan, &runner, &halt)?;
+    let found = compare(
+        what,
+        &Work {
+            ctx,
+            plan: &plan,
+            runner: &runner,
+            parallel,
+            halt: &halt,
+            task: task.as_ref(),
+            origin: sides.origin(),
+        },
+    )?;
     // What was compared must still be what was checked.
     baseline.check_files()?;
     candidate.check_files()?;
-    let reason = void(sides, &baseline, &candidate);
-    let cells = match &measured {
-        Some(perf) => perf::judge::verdict(&perf.metrics, &perf.counters),
-        None => {
-            let cells = findings.cells.iter().map(|cell| cell.verdict);
-            Verdict::all(cells.chain(shares.iter().map(|share| share.verdict)))
-        }
-    };
-    let verdict = match &reason {
-        Some(_) if cells != Verdict::Fail => Verdict::Inconclusive,
-        _ => cells,
+    // Where nothing is run, nothing can be run on the same thing twice.
+    let runs = definition.model != ModelSource::None;
+    let reason = (found.skipped.clone())
+        .or_else(|| runs.then(|| void(sides, &baseline, &candidate)).flatten());
+    let verdict = match (&reason, found.verdict()) {
+        (_, Verdict::Fail) => Verdict::Fail,
+        (_, Verdict::Skipped) => Verdict::Skipped,
+        (Some(_), _) => Verdict::Inconclusive,
+        (None, verdict) => verdict,
     };
     task.finish(&verdict.to_string());
     if verdict == Verdict::Pass && !request.keep_logs {
@@ -416,7 +384,8 @@ fn run_one(
             .note(&format!("server logs: {}", ctx.project.show(&logs)));
     }
     Ok(GateRecord {
-        schema: 1,
+        schema: store::SCHEMA,
+        run: None,
         gate: definition.id.clone(),
         kind: definition.kind,
         title: definition.title.clone(),
@@ -432,19 +401,43 @@ fn run_one(
         n_predict: definition.n_predict,
         n_max: plan.n_max.clone(),
         slots: plan.slots.clone(),
-        prompts: plan
-            .prompts
-            .iter()
-            .map(|prompt| PromptStamp {
-                name: prompt.name.clone(),
-                length: prompt.ids.len(),
-                sha256: chash::digest(&prompt.ids),
-            })
+        prompts: (plan.prompts.iter())
+            .map(|prompt| prompt_stamp(prompt, texts.get(&prompt.name).copied()))
             .collect(),
-        perf: measured,
-        acceptance: shares,
-        cells: findings.cells,
-        drafted_against_plain: findings.drafted_against_plain,
-        notes: findings.notes,
+        perf: found.perf,
+        acceptance: found.acceptance,
+        checks: found.checks,
+        logits: found.logits,
+        probes: found.probes,
+        counters: found.counters,
+        retrieval: found.retrieval,
+        golden: None,
+        cells: found.cells,
+        drafted_against_plain: found.drafted_against_plain,
+        notes: [found.notes, sides::remarks(&baseline, &candidate)].concat(),
     })
+}
+
+/// Each kind has one entry.
+fn compare(what: &Plan, work: &Work<'_>) -> Result<Found> {
+    match what {
+        Plan::Chash(_) => chash::gate(work),
+        Plan::Drafts(_, settings) => drafts::gate(work, settings),
+        Plan::Acceptance(_, drop) => acceptance::gate(work, *drop),
+        Plan::Perf(_, perf) => perf::gate(work, perf),
+        Plan::Integrity(_) => integrity::gate(work),
+        Plan::Artifacts(_, allow) => artifacts::gate(work, allow),
+        Plan::Logits(_, plan) => logits::gate(work, plan),
+        Plan::Counters(_, plan) => counters::gate(work, plan),
+        Plan::Retrieval(_, plan) => retrieval::gate(work, plan),
+    }
+}
+
+fn prompt_stamp(prompt: &session::Prompt, text: Option<Digest>) -> PromptStamp {
+    PromptStamp {
+        name: prompt.name.clone(),
+        length: prompt.ids.len(),
+        sha256: chash::digest(&prompt.ids),
+        text,
+    }
 }

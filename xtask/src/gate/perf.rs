@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::ctx::Task;
 use crate::error::Result;
 use crate::gate::session::Halt;
+use crate::gate::work::{Found, Work};
 use crate::model::{Metric, PerfRecord, RoundRecord};
 use crate::stats::bootstrap::FEWEST;
 
@@ -48,6 +49,21 @@ pub struct Measured {
     pub rounds: Vec<RoundRecord>,
     /// Rounds done of the control, and of the comparison, at each `n_max`.
     pub done: [usize; 2],
+}
+
+/// Runs a gate of this kind.
+pub fn gate(work: &Work<'_>, perf: &PerfPlan) -> Result<Found> {
+    let bench = measure::ServerBench {
+        runner: work.runner,
+        prompts: &work.plan.prompts,
+        warm_up: perf.warm_up,
+    };
+    let record = run(perf, &work.plan.n_max, &bench, work.halt, work.task)?;
+    Ok(Found {
+        notes: show::remarks(&record),
+        perf: Some(record),
+        ..Found::default()
+    })
 }
 
 /// Measures and judges.

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use crate::gate::acceptance;
+use crate::gate::goldens;
 use crate::gate::perf::show;
-use crate::gate::table::{Signs, faults, markdown, place, rows};
-use crate::model::{CellRecord, GateKind, GateRecord, SideStamp, Verdict};
+use crate::gate::table::{Signs, faults, markdown, of_kinds, place, rows};
+use crate::model::{CellRecord, GateKind, GateRecord, ProbeStamp, SideStamp, Verdict};
 
 /// The report over all gates of one run. `command` is what makes it again.
 pub fn report(records: &[GateRecord], command: &str) -> String {
@@ -58,6 +59,26 @@ fn gate(text: &mut String, record: &GateRecord) {
             "Above 0 is worse. Each interval holds the true change in 95 of 100 cases; it passes where it lies \
              wholly within what is allowed and fails where it lies wholly beyond.\n"
         ),
+        GateKind::Integrity => writeln!(
+            text,
+            "Every file was read and hashed; no time stamp was trusted.\n"
+        ),
+        GateKind::Artifacts => writeln!(
+            text,
+            "What the files export, need and carry was read from the files.\n"
+        ),
+        GateKind::Logits => writeln!(
+            text,
+            "All logits of every position, bit for bit. The columns of the sides are the beginnings of SHA-256 over them.\n"
+        ),
+        GateKind::Counters => writeln!(
+            text,
+            "Counts over one run of all prompts, compared exactly.\n"
+        ),
+        GateKind::Retrieval => writeln!(
+            text,
+            "Whether the number that the haystack holds is in the answer.\n"
+        ),
         GateKind::Chash => writeln!(
             text,
             "Each entry is the chash (first ten digits of SHA-256 over the token ids) of the prompt \
@@ -73,6 +94,10 @@ fn gate(text: &mut String, record: &GateRecord) {
     if let Some(perf) = &record.perf {
         list(text, "Not passed", &show::faults(perf, Signs::Unicode));
     }
+    if let Some(golden) = &record.golden {
+        let _ = writeln!(text, "{}\n", goldens::line(golden));
+    }
+    list(text, "Not passed", &of_kinds(record, Signs::Unicode));
     let notes: Vec<String> = (record.notes.iter().cloned())
         .chain(record.cells.iter().flat_map(|cell| {
             let notes = cell.notes.iter();
@@ -96,28 +121,37 @@ fn fault(text: &mut String, cell: &CellRecord) {
 fn compared(text: &mut String, record: &GateRecord) {
     let _ = writeln!(text, "### What was compared\n");
     let model = &record.model;
-    let _ = writeln!(
-        text,
-        "- model: {} ({} bytes, sha256 `{}`)",
-        model.name, model.size, model.sha256
-    );
+    if !model.is_none() {
+        let _ = writeln!(
+            text,
+            "- model: {} ({} bytes, sha256 `{}`)",
+            model.name, model.size, model.sha256
+        );
+    }
     let prompts: Vec<String> = (record.prompts.iter())
         .map(|prompt| format!("`{}` ({} ids)", prompt.name, prompt.length))
         .collect();
-    let _ = writeln!(
-        text,
-        "- prompts: {}; {} tokens generated for each",
-        prompts.join(", "),
-        record.n_predict
-    );
+    if !prompts.is_empty() {
+        let _ = writeln!(
+            text,
+            "- prompts: {}; {} tokens generated for each",
+            prompts.join(", "),
+            record.n_predict
+        );
+    }
     let baseline = match record.kind {
         GateKind::Chash => "baseline, run twice",
         GateKind::Drafts => "baseline, run again where it differs",
         GateKind::Acceptance => "baseline",
         GateKind::Perf => "baseline, measured against itself first",
+        GateKind::Logits | GateKind::Counters | GateKind::Retrieval => "baseline, run twice",
+        GateKind::Integrity | GateKind::Artifacts => "baseline, not run",
     };
     side(text, baseline, &record.baseline);
     side(text, "candidate", &record.candidate);
+    for probe in &record.probes {
+        probed(text, probe);
+    }
     let equal = record.drafted_against_plain.iter().filter(|r| r.equal);
     if !record.drafted_against_plain.is_empty() {
         let _ = writeln!(
@@ -153,6 +187,20 @@ fn side(text: &mut String, name: &str, stamp: &SideStamp) {
     };
     for artifact in &stamp.artifacts {
         let _ = writeln!(text, "  - `{}` `{}`", artifact.path, artifact.sha256);
+    }
+}
+
+fn probed(text: &mut String, probe: &ProbeStamp) {
+    let _ = writeln!(
+        text,
+        "- probe of the {}: source `{}`, program `{}`, by {}; it had loaded",
+        probe.side,
+        probe.source.short(),
+        probe.program.short(),
+        probe.compiler
+    );
+    for library in &probe.libraries {
+        let _ = writeln!(text, "  - `{}` `{}`", library.path, library.sha256);
     }
 }
 

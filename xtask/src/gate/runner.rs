@@ -9,10 +9,10 @@ use crate::gate::client::Sampling;
 use crate::gate::identity::Side;
 use crate::gate::server::{Launch, Server};
 use crate::gate::session::{Answers, Halt, Run, Runner, Session};
-use crate::model::ChashGate;
+use crate::model::{ChashGate, Digest};
 
 /// The variable that makes a server trace its drafts into a file.
-const TRACE: &str = "OPENCOTI_SPEC_TRACE";
+pub const TRACE: &str = "OPENCOTI_SPEC_TRACE";
 
 /// Starts one server per session.
 #[derive(Debug)]
@@ -31,8 +31,12 @@ pub struct ServerRunner<'a> {
 
 impl Runner for ServerRunner<'_> {
     fn run(&self, session: &Session<'_>, halt: &Halt) -> Result<Answers> {
+        let flags = match (session.trace, session.flags) {
+            (None, [_, ..]) => format!(" and {}", session.flags.join(" ")),
+            _ => String::new(),
+        };
         let name = format!(
-            "{} with n_max {} and {} slot(s)",
+            "{} with n_max {} and {} slot(s){flags}",
             session.run.name(),
             session.n_max,
             session.slots
@@ -43,13 +47,18 @@ impl Runner for ServerRunner<'_> {
 
 impl ServerRunner<'_> {
     fn live(&self, session: &Session<'_>, halt: &Halt) -> Result<Answers> {
+        // Two settings must not share a log.
+        let setting = match (session.trace, session.flags) {
+            (Some(name), _) => format!("-{name}"),
+            (None, []) => String::new(),
+            (None, flags) => {
+                let flags = flags.iter().map(String::as_bytes);
+                format!("-{}", &Digest::of_parts(flags).to_string()[..8])
+            }
+        };
         let name = format!(
-            "{}{}-n{}-s{}",
+            "{}{setting}-n{}-s{}",
             session.run.name(),
-            session
-                .trace
-                .map(|name| format!("-{name}"))
-                .unwrap_or_default(),
             session.n_max,
             session.slots
         );
@@ -69,6 +78,9 @@ impl ServerRunner<'_> {
         if session.slots > 1 {
             answers.busy_slots = server.ask(halt, |client| Ok(client.busy_slots()))?;
         }
+        if session.n_max > 0 {
+            answers.drafts = server.ask(halt, |client| Ok(client.drafts()))?;
+        }
         server.end()?;
         if session.trace.is_some() {
             let file = self.trace(&name);
@@ -86,10 +98,10 @@ impl ServerRunner<'_> {
 
     /// Starts the server of a session, and checks what it has loaded. `name` is that of its log.
     pub fn start(&self, session: &Session<'_>, name: &str, halt: &Halt) -> Result<Server> {
-        let side = match session.run {
-            Run::Baseline | Run::Control => self.baseline,
-            Run::Candidate => self.candidate,
-        };
+        let side = self.side(session.run);
+        if let Some(running) = &side.running {
+            return Ok(Server::running(running.client.clone()));
+        }
         let limits = &self.definition.limits;
         let mut env = side.env.clone();
         if session.trace.is_some() {
@@ -110,6 +122,14 @@ impl ServerRunner<'_> {
             side.check_loaded(&loaded)?;
         }
         Ok(server)
+    }
+
+    /// The side that a run is of.
+    pub fn side(&self, run: Run) -> &Side {
+        match run {
+            Run::Baseline | Run::Control => self.baseline,
+            Run::Candidate => self.candidate,
+        }
     }
 
     fn trace(&self, name: &str) -> PathBuf {

@@ -3,29 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher};
-use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Kind, Result};
 use crate::gate::client::Client;
+use crate::gate::orphans::{MARK, Mark};
 use crate::gate::session::Halt;
 use crate::process::{Group, Signal, describe, tied};
+pub use log::log_tail;
+use log::{announced_port, log_text, tail};
+
+mod log;
 
 /// Variables of the user's environment that would change what a server computes.
 const REMOVED: [&str; 3] = [crate::model::SWITCH_PREFIX, "LLAMA_", "GGML_"];
 
 /// How often a starting or answering server is looked at.
 const POLL: Duration = Duration::from_millis(10);
-
-/// Lines of a server's log that go into an error.
-const TAIL_LINES: usize = 20;
-
-/// Bytes of the log's beginning that the port is looked for in.
-const HEAD: u64 = 1 << 20;
-
-/// Bytes of the log's end that those lines are looked for in.
-const TAIL_BYTES: u64 = 16 << 10;
 
 /// Bytes of a log at which its server is stopped.
 const LARGEST_LOG: u64 = 256 << 20;
@@ -49,11 +45,20 @@ pub struct Launch<'a> {
     pub stop: Duration,
 }
 
-/// A running server. Dropping it ends its whole process group.
+/// A running server. Dropping it ends its whole process group, and what left the group.
 #[derive(Debug)]
 pub struct Server {
-    process: Group,
+    /// Absent where it ran already: then it is asked, and nothing else.
+    process: Option<Started>,
     client: Client,
+}
+
+/// What was started. The fields are dropped in this order: first its process group is ended, then
+/// what has left the group.
+#[derive(Debug)]
+struct Started {
+    process: Group,
+    _escaped: Mark,
     log: PathBuf,
 }
 
@@ -80,6 +85,7 @@ impl Server {
     /// can take it in between.
     pub fn start(launch: &Launch<'_>, halt: &Halt) -> Result<Self> {
         let key = random_key();
+        let mark = Mark::new();
         let log = fs_err::File::create(&launch.log)?.into_file();
         let mut command = tied(launch.program, Signal::Kill);
         for name in removed_variables() {
@@ -90,18 +96,38 @@ impl Server {
             .args(["--host", "127.0.0.1", "--port", "0"])
             // Not an argument: those are visible to every user of the machine.
             .env("LLAMA_API_KEY", &key)
+            .env(MARK, mark.value())
             .envs(launch.env)
             .stdout(log.try_clone()?)
             .stderr(log);
         let process = Group::start(&mut command, launch.stop)?;
         let mut server = Server {
-            process,
+            process: Some(Started {
+                process,
+                _escaped: mark,
+                log: launch.log.clone(),
+            }),
             client: Client::new(0, &key, launch.request),
-            log: launch.log.clone(),
         };
         match server.wait_ready(launch, &key, halt) {
             Ok(()) => Ok(server),
             Err(error) => Err(server.explain(error)),
+        }
+    }
+
+    /// A server that runs already, which `client` talks to. It is never ended.
+    pub fn running(client: Client) -> Self {
+        Server {
+            process: None,
+            client,
+        }
+    }
+
+    /// How it ended, where it was started here and has.
+    fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        match &mut self.process {
+            Some(started) => started.process.ended(),
+            None => Ok(None),
         }
     }
 
@@ -110,7 +136,7 @@ impl Server {
         let mut port = None;
         loop {
             halt.check()?;
-            if let Some(status) = self.process.ended()? {
+            if let Some(status) = self.ended()? {
                 return Err(Error::environment(format!(
                     "the server ended during its start {}",
                     describe(status)
@@ -118,7 +144,7 @@ impl Server {
             }
             self.check_log()?;
             if port.is_none() {
-                port = announced_port(&log_text(&self.log));
+                port = announced_port(&log_text(&launch.log));
                 if let Some(port) = port {
                     self.client = Client::new(port, key, launch.request);
                 }
@@ -141,14 +167,17 @@ impl Server {
         }
     }
 
-    /// Its process id.
-    pub fn id(&self) -> u32 {
-        self.process.id()
+    /// Its process id, where it was started here.
+    pub fn id(&self) -> Option<u32> {
+        self.process.as_ref().map(|started| started.process.id())
     }
 
     /// A server that says the same thing for ever must not fill the disk.
     fn check_log(&self) -> Result<()> {
-        let size = std::fs::metadata(&self.log).map_or(0, |meta| meta.len());
+        let Some(Started { log, .. }) = &self.process else {
+            return Ok(());
+        };
+        let size = std::fs::metadata(log).map_or(0, |meta| meta.len());
         if size <= LARGEST_LOG {
             return Ok(());
         }
@@ -172,12 +201,13 @@ impl Server {
             while !asking.is_finished() {
                 let talks_too_much = self.check_log();
                 if talks_too_much.is_err() {
-                    self.process.end()?;
+                    self.stop()?;
                     return talks_too_much.and(Err(Error::interrupted()));
                 }
-                if halt.is_set() || self.process.ended()?.is_some() {
-                    // Its connection closes, which ends the request.
-                    self.process.end()?;
+                if halt.is_set() || self.ended()?.is_some() {
+                    // Its connection closes, which ends the request. One that runs already is
+                    // waited for, until the time limit of the request.
+                    self.stop()?;
                     break;
                 }
                 std::thread::sleep(Duration::from_millis(1));
@@ -189,27 +219,37 @@ impl Server {
         });
         match result {
             Ok(value) => Ok(value),
-            Err(_) if halt.is_set() => Err(Error::interrupted()),
+            Err(_) if halt.is_set() => halt.check().and(Err(Error::interrupted())),
             Err(error) => Err(self.explain(error)),
         }
     }
 
     /// Ends it; says so where it did not end well.
     pub fn end(mut self) -> Result<()> {
-        self.process.end()?;
+        self.stop()
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        if let Some(started) = &mut self.process {
+            started.process.end()?;
+        }
         Ok(())
     }
 
     /// Adds what is known of the server's fate and its last words.
     fn explain(&mut self, error: Error) -> Error {
+        let Some(Started { log, .. }) = &self.process else {
+            return error;
+        };
         if error.kind() == Kind::Interrupted {
             return error;
         }
+        let log = log.clone();
         // A dying server closes its connections a moment before it is gone.
         let begun = Instant::now();
         let mut ended = None;
         while ended.is_none() && begun.elapsed() < Duration::from_millis(200) {
-            ended = self.process.ended().ok().flatten();
+            ended = self.ended().ok().flatten();
             std::thread::sleep(POLL);
         }
         let mut message = error.message().to_owned();
@@ -218,8 +258,8 @@ impl Server {
         {
             message = format!("the server ended {} ({message})", describe(status));
         }
-        message.push_str(&format!("\nthe end of {}:", self.log.display()));
-        for line in tail(&self.log) {
+        message.push_str(&format!("\nthe end of {}:", log.display()));
+        for line in tail(&log) {
             message.push_str("\n  | ");
             message.push_str(&line);
         }
@@ -237,7 +277,7 @@ impl Server {
     /// `None` where the system cannot tell. The named program may be a script that starts the
     /// server, so every process of its group is looked at.
     pub fn loaded_files(&self) -> Option<BTreeSet<PathBuf>> {
-        let mut found = files_of(self.id())?;
+        let mut found = files_of(self.id()?)?;
         for id in self.companions()? {
             // One that has just ended has nothing loaded.
             found.extend(files_of(id).unwrap_or_default());
@@ -248,13 +288,14 @@ impl Server {
     /// Most bytes of memory that its largest process has had resident so far; `None` where the
     /// system cannot tell.
     pub fn peak_memory(&self) -> Option<u64> {
-        let own = peak_of(self.id())?;
+        let own = peak_of(self.id()?)?;
         let companions = self.companions()?.into_iter();
         Some(companions.filter_map(peak_of).fold(own, u64::max))
     }
 
     /// The other processes of its group.
     fn companions(&self) -> Option<Vec<u32>> {
+        let own = self.id()?;
         let mut found = Vec::new();
         for entry in std::fs::read_dir("/proc").ok()?.flatten() {
             let name = entry.file_name();
@@ -262,7 +303,7 @@ impl Server {
                 continue;
             };
             let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-            if id != self.id() && process_group(&stat) == Some(self.id()) {
+            if id != own && process_group(&stat) == Some(own) {
                 found.push(id);
             }
         }
@@ -323,60 +364,6 @@ fn libraries(maps: &str) -> BTreeSet<PathBuf> {
         .collect()
 }
 
-/// The port in a line such as `… listening on http://127.0.0.1:43033`. Only a whole line
-/// counts: half of one could hold half of the number.
-fn announced_port(log: &str) -> Option<u16> {
-    let whole = &log[..log.rfind('\n')?];
-    whole
-        .lines()
-        .filter(|line| line.contains("listening"))
-        .find_map(|line| {
-            let (_, after) = line
-                .split_once("127.0.0.1:")
-                .or_else(|| line.split_once("port: "))?;
-            let digits = after.split(|c: char| !c.is_ascii_digit()).next()?;
-            digits.parse().ok().filter(|port| *port != 0)
-        })
-}
-
-/// The beginning of a log, where a server says its port.
-fn log_text(path: &Path) -> String {
-    let mut bytes = Vec::new();
-    // A log that cannot be read yet is an empty one; the start limit ends the waiting.
-    let _ = std::fs::File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut bytes));
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// The last lines of a log.
-fn tail(path: &Path) -> Vec<String> {
-    let read = || -> std::io::Result<Vec<u8>> {
-        let mut file = std::fs::File::open(path)?;
-        let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
-        let mut bytes = Vec::new();
-        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    let bytes = match read() {
-        Ok(bytes) => bytes,
-        Err(error) => return vec![format!("(unreadable: {error})")],
-    };
-    let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<String> = text
-        .lines()
-        .map(|line| {
-            line.chars()
-                .filter(|c| !c.is_control() || *c == '\t')
-                .take(400)
-                .collect()
-        })
-        .collect();
-    match lines.len() {
-        0 => vec!["(it said nothing)".to_owned()],
-        n => lines[n.saturating_sub(TAIL_LINES)..].to_vec(),
-    }
-}
-
 /// 128 bits that nobody can guess: the standard library seeds its hashers from the system.
 fn random_key() -> String {
     let half = || {
@@ -390,23 +377,6 @@ fn random_key() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_port_is_read_from_whole_lines_only() {
-        let line = "0.00.055.640 I srv  llama_server: listening on http://127.0.0.1:43033\n";
-        assert_eq!(announced_port(line), Some(43033));
-        assert_eq!(announced_port(&line[..line.len() - 3]), None);
-        assert_eq!(announced_port(""), None);
-        let older =
-            "main: HTTP server is listening, hostname: 127.0.0.1, port: 8123, http threads: 1\n";
-        assert_eq!(announced_port(older), Some(8123));
-        assert_eq!(
-            announced_port("main: server is listening on http://127.0.0.1:99999\n"),
-            None
-        );
-        let other = "connecting to http://127.0.0.1:1\nlistening on http://127.0.0.1:2 - ready\n";
-        assert_eq!(announced_port(other), Some(2));
-    }
 
     #[test]
     fn switches_of_the_user_are_removed() {
@@ -440,20 +410,6 @@ mod tests {
     fn the_process_group_is_found_behind_any_name() {
         assert_eq!(process_group("77 (a) b) S 1 42 42 0 -1"), Some(42));
         assert_eq!(process_group(""), None);
-    }
-
-    #[test]
-    fn the_tail_is_short_and_clean() {
-        let dir = tempfile::tempdir().unwrap();
-        let log = dir.path().join("log");
-        assert!(tail(&log)[0].starts_with("(unreadable"));
-        std::fs::write(&log, "").unwrap();
-        assert_eq!(tail(&log), ["(it said nothing)"]);
-        let many: String = (0..9999).map(|n| format!("line {n}\u{1b}[0m\n")).collect();
-        std::fs::write(&log, many).unwrap();
-        let lines = tail(&log);
-        assert_eq!(lines.len(), TAIL_LINES);
-        assert_eq!(lines[TAIL_LINES - 1], "line 9998[0m");
     }
 
     #[test]

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::ctx::Cancel;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 
 /// A prompt as token ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +69,19 @@ pub struct Answer {
     pub counters: Option<BTreeMap<String, u64>>,
 }
 
+/// What a server has counted of its drafts since it started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DraftCounts {
+    /// Drafts that were verified.
+    pub drafts: u64,
+    /// Tokens in them.
+    pub drafted: u64,
+    /// Of them accepted.
+    pub accepted: u64,
+    /// Of them accepted, by their place in the draft.
+    pub by_position: Vec<u64>,
+}
+
 /// What a session gave.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answers {
@@ -75,6 +89,8 @@ pub struct Answers {
     pub waves: Vec<Vec<Answer>>,
     /// Slots busy at the same time, averaged over all decodes, where the server tells.
     pub busy_slots: Option<f64>,
+    /// What the server has counted of its drafts, where it drafts and tells.
+    pub drafts: Option<DraftCounts>,
     /// What `spec-trace` wrote, where the session asked for it.
     pub trace: Option<String>,
 }
@@ -91,6 +107,8 @@ pub trait Runner: Sync {
 pub struct Halt {
     cancel: Cancel,
     stop: AtomicBool,
+    /// When the time budget ends, and what it was.
+    until: Option<(Instant, Duration)>,
 }
 
 impl Halt {
@@ -99,7 +117,23 @@ impl Halt {
         Halt {
             cancel: cancel.clone(),
             stop: AtomicBool::new(false),
+            until: None,
         }
+    }
+
+    /// Stops by itself after `budget` seconds from now.
+    #[must_use]
+    pub fn within(mut self, budget: Option<u64>) -> Self {
+        self.until = budget.and_then(|seconds| {
+            let budget = Duration::from_secs(seconds);
+            Some((Instant::now().checked_add(budget)?, budget))
+        });
+        self
+    }
+
+    /// Whether the time budget is used up, and the user has not stopped all before.
+    pub fn is_late(&self) -> bool {
+        !self.cancel.is_set() && self.until.is_some_and(|(end, _)| Instant::now() >= end)
     }
 
     /// Stops the other sessions.
@@ -109,12 +143,20 @@ impl Halt {
 
     /// Whether to stop.
     pub fn is_set(&self) -> bool {
-        self.cancel.is_set() || self.stop.load(Ordering::SeqCst)
+        self.cancel.is_set() || self.stop.load(Ordering::SeqCst) || self.is_late()
     }
 
-    /// Fails with [`crate::Kind::Interrupted`] once it is set.
+    /// Fails once it is set: with [`Kind::Inconclusive`] where the time budget is used up, else
+    /// with [`Kind::Interrupted`].
     pub fn check(&self) -> Result<()> {
-        if self.is_set() {
+        if let Some((_, budget)) = self.until
+            && self.is_late()
+        {
+            let seconds = budget.as_secs();
+            let message = format!("the time budget of {seconds} s is used up");
+            Err(Error::new(Kind::Inconclusive, message)
+                .hint("raise budget in the gate's definition, or run it on a quieter machine"))
+        } else if self.is_set() {
             Err(Error::interrupted())
         } else {
             Ok(())

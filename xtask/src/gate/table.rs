@@ -1,8 +1,8 @@
 //! The table of a gate: one row per number of slots and longest draft, one column per prompt,
 //! or per setting in a gate of kind `drafts`.
 
-use crate::gate::acceptance;
 use crate::gate::perf::show;
+use crate::gate::{acceptance, checks, counters, goldens, logits, retrieval};
 use crate::model::{CellRecord, GateKind, GateRecord, Verdict};
 
 /// Which signs a table may use.
@@ -35,31 +35,53 @@ pub fn rows(record: &GateRecord, signs: Signs) -> Vec<Vec<String>> {
     if let Some(perf) = &record.perf {
         return show::rows(perf, signs);
     }
-    if record.kind == GateKind::Acceptance {
-        return acceptance::rows(&record.acceptance, signs);
+    match record.kind {
+        GateKind::Acceptance => return acceptance::rows(&record.acceptance, signs),
+        GateKind::Integrity | GateKind::Artifacts => return checks::rows(&record.checks, signs),
+        GateKind::Logits => return logits::rows(&record.logits, signs),
+        GateKind::Counters => return counters::rows(&record.counters, &record.checks, signs),
+        GateKind::Retrieval => return retrieval::rows(&record.retrieval, signs),
+        GateKind::Chash | GateKind::Drafts | GateKind::Perf => {}
     }
-    let mut head = vec!["slots".to_owned(), "n_max".to_owned()];
+    let settings = settings(record);
+    let has_settings = settings.iter().any(Option::is_some);
+    let mut head: Vec<String> = Vec::new();
+    if has_settings {
+        head.push("setting".to_owned());
+    }
+    head.extend(["slots".to_owned(), "n_max".to_owned()]);
     let columns = columns(record);
     head.extend(columns.iter().map(|name| (*name).to_owned()));
     head.push("drafted".to_owned());
     head.push("accepted".to_owned());
     let mut rows = vec![head];
-    for &slots in &record.slots {
+    let places = settings.iter().flat_map(|setting| {
+        let slots = record.slots.iter();
+        slots.map(move |slots| (*setting, *slots))
+    });
+    for (setting, slots) in places {
         for &n_max in &record.n_max {
-            let of_row = |cell: &&CellRecord| cell.slots == slots && cell.n_max == n_max;
+            let of_row = |cell: &&CellRecord| {
+                cell.slots == slots && cell.n_max == n_max && cell.setting.as_deref() == setting
+            };
             let cells: Vec<&CellRecord> = record.cells.iter().filter(of_row).collect();
             // Each setting has its own lists.
-            if cells.is_empty() && record.kind == GateKind::Drafts {
+            if cells.is_empty() && (has_settings || record.kind == GateKind::Drafts) {
                 continue;
             }
-            let mut row = vec![slots.to_string(), n_max.to_string()];
+            let mut row: Vec<String> = Vec::new();
+            if has_settings {
+                row.push(setting.unwrap_or("-").to_owned());
+            }
+            row.extend([slots.to_string(), n_max.to_string()]);
             for name in &columns {
                 let cell = cells.iter().find(|cell| cell.prompt == *name);
                 row.push(cell.map_or("-".to_owned(), |cell| show(cell, signs)));
             }
             let answers = || cells.iter().flat_map(|cell| &cell.candidate);
-            let drafted: u64 = answers().map(|answer| answer.drafted).sum();
-            let accepted: u64 = answers().map(|answer| answer.accepted).sum();
+            // A record may come from anywhere, and must not end the program that shows it.
+            let drafted = answers().fold(0u64, |sum, a| sum.saturating_add(a.drafted));
+            let accepted = answers().fold(0u64, |sum, a| sum.saturating_add(a.accepted));
             row.push(drafted.to_string());
             row.push(match drafted {
                 0 => "-".to_owned(),
@@ -72,6 +94,21 @@ pub fn rows(record: &GateRecord, signs: Signs) -> Vec<Vec<String>> {
         }
     }
     rows
+}
+
+/// The settings of the cells, in their order; one that is none where there are none.
+fn settings(record: &GateRecord) -> Vec<Option<&str>> {
+    let mut names: Vec<Option<&str>> = Vec::new();
+    for cell in &record.cells {
+        let name = cell.setting.as_deref();
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if names.is_empty() {
+        names.push(None);
+    }
+    names
 }
 
 /// The prompts, or the settings in the order of their cells.
@@ -197,10 +234,25 @@ pub fn text(record: &GateRecord, signs: Signs) -> String {
             text.push_str(&format!("{fault}\n"));
         }
     }
+    for fault in of_kinds(record, signs) {
+        text.push_str(&format!("{fault}\n"));
+    }
+    if let Some(golden) = &record.golden {
+        text.push_str(&format!("{}\n", goldens::line(golden)));
+    }
     for note in &record.notes {
         text.push_str(&format!("note: {note}\n"));
     }
     text
+}
+
+/// What did not pass in the kinds that have no cells, a line each.
+pub fn of_kinds(record: &GateRecord, signs: Signs) -> Vec<String> {
+    let mut faults = checks::faults(&record.checks, signs);
+    faults.extend(logits::faults(&record.logits, signs));
+    faults.extend(counters::faults(&record.counters, signs));
+    faults.extend(retrieval::faults(&record.retrieval, signs));
+    faults
 }
 
 /// The cells that did not pass.
@@ -213,8 +265,12 @@ pub fn faults(record: &GateRecord) -> impl Iterator<Item = &CellRecord> {
 
 /// `prompt `long`, n_max 3, 2 slots`.
 pub fn place(cell: &CellRecord) -> String {
+    let setting = match &cell.setting {
+        Some(name) => format!("setting `{name}`, "),
+        None => String::new(),
+    };
     format!(
-        "{} `{}`, n_max {}, {} slot{}",
+        "{setting}{} `{}`, n_max {}, {} slot{}",
         if cell.steps.is_some() {
             "setting"
         } else {

@@ -34,6 +34,7 @@ impl Runner for Fake<'_> {
         Ok(Answers {
             waves: waves.collect(),
             busy_slots: Some(session.slots as f64),
+            drafts: None,
             trace: None,
         })
     }
@@ -60,6 +61,7 @@ pub fn with(runner: &dyn Runner, drafted_equals_plain: bool) -> Result<Findings>
         prompts: &prompts,
         n_max: &[0, 3],
         slots: &[1, 2],
+        settings: &[crate::gate::definition::Setting::default()],
         n_predict: N_PREDICT,
         drafted_equals_plain,
         parallel: 2,
@@ -97,6 +99,7 @@ pub fn record(change: &(dyn Fn(&Session<'_>, usize, &mut [Answer]) + Sync)) -> G
         }),
         source: Some(Digest::of(b"source")),
         env: Vec::new(),
+        unverified: Vec::new(),
         artifacts: vec![Artifact {
             path: "out/bin/llama-server".to_owned(),
             size: 1,
@@ -105,6 +108,7 @@ pub fn record(change: &(dyn Fn(&Session<'_>, usize, &mut [Answer]) + Sync)) -> G
     };
     GateRecord {
         schema: 1,
+        run: None,
         gate: "chash".to_owned(),
         kind: GateKind::Chash,
         title: "Same tokens".to_owned(),
@@ -130,10 +134,17 @@ pub fn record(change: &(dyn Fn(&Session<'_>, usize, &mut [Answer]) + Sync)) -> G
                 name: prompt.name.clone(),
                 length: 1,
                 sha256: Digest::of(b""),
+                text: None,
             })
             .collect(),
         perf: None,
         acceptance: Vec::new(),
+        checks: Vec::new(),
+        logits: Vec::new(),
+        probes: Vec::new(),
+        counters: Vec::new(),
+        retrieval: Vec::new(),
+        golden: None,
         cells: findings.cells,
         drafted_against_plain: findings.drafted_against_plain,
         notes: findings.notes,

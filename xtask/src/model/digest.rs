@@ -1,5 +1,6 @@
 //! SHA-256 as a value.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::io::Read;
 use std::path::Path;
@@ -20,15 +21,20 @@ impl Digest {
 
     /// The digest of a file's content, read in pieces.
     pub fn of_file(path: &Path) -> std::io::Result<Self> {
+        thread_local! {
+            // Whole trees are hashed: a new buffer for each file costs more than reading it.
+            static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; 1 << 16]);
+        }
         let mut file = fs_err::File::open(path)?;
         let mut hasher = Sha256::new();
-        let mut buffer = vec![0; 1 << 16];
-        loop {
-            match file.read(&mut buffer)? {
-                0 => return Ok(Digest(hasher.finalize().into())),
-                n => hasher.update(&buffer[..n]),
+        BUFFER.with_borrow_mut(|buffer| {
+            loop {
+                match file.read(buffer)? {
+                    0 => return Ok(Digest(hasher.finalize().into())),
+                    n => hasher.update(&buffer[..n]),
+                }
             }
-        }
+        })
     }
 
     /// The digest of several parts, each with its length before it, so that no two different

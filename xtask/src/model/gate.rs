@@ -3,11 +3,9 @@
 //! A definition is read twice: once for its [`GateHeader`], which says what kind it is, and
 //! once whole as that kind's own type, so that every kind keeps strict keys with line and column.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
-use crate::model::Flavour;
+use crate::model::{Flavour, GateBackend, GateSetting, SideDefinition};
 
 /// What every kind of gate definition begins with.
 #[derive(Clone, Debug, Deserialize)]
@@ -32,6 +30,16 @@ pub enum GateKind {
     Perf,
     /// No fewer drafted tokens accepted.
     Acceptance,
+    /// The tree is what base and series make.
+    Integrity,
+    /// The patched build is vanilla's and what the patches add.
+    Artifacts,
+    /// Same logits, bit for bit.
+    Logits,
+    /// The same counts, or better ones.
+    Counters,
+    /// What a prompt holds is found again.
+    Retrieval,
 }
 
 /// A definition of kind `chash`: same tokens from two builds.
@@ -51,6 +59,12 @@ pub struct ChashGate {
     pub default: bool,
     /// The model.
     pub model: ModelSource,
+    /// What the servers compute on.
+    #[serde(default)]
+    pub backend: GateBackend,
+    /// Seconds for the whole gate: what is not done by then is inconclusive.
+    #[serde(default)]
+    pub budget: Option<u64>,
     /// Longest drafts to try; 0 is plain decoding without a drafter.
     pub n_max: Vec<u32>,
     /// Numbers of server slots to try. That many prompts are decoded at the same time.
@@ -88,6 +102,9 @@ pub struct ChashGate {
     /// What `--quick` keeps.
     #[serde(default)]
     pub quick: Option<QuickSubset>,
+    /// Ways to run both servers; one without a name and without flags where there is none.
+    #[serde(default, rename = "setting")]
+    pub settings: Vec<GateSetting>,
     /// The prompts.
     #[serde(rename = "prompt")]
     pub prompts: Vec<PromptDefinition>,
@@ -103,18 +120,9 @@ pub enum ModelSource {
     Path(String),
     /// A GGUF file named by an environment variable.
     Env(String),
-}
-
-/// One of the two servers that are compared.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct SideDefinition {
-    /// The build.
-    pub build: Flavour,
-    /// Its environment: the switches. Nothing else of the names that
-    /// `docs/reference/gates.md` lists as removed reaches the server.
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
+    /// No model: a gate that runs nothing.
+    #[serde(skip)]
+    None,
 }
 
 /// Time limits of a gate, in seconds.
@@ -149,9 +157,12 @@ pub struct QuickSubset {
     pub slots: Vec<usize>,
     /// Of the prompts, by name.
     pub prompts: Vec<String>,
+    /// Of the settings, by name; all where absent.
+    #[serde(default)]
+    pub settings: Option<Vec<String>>,
 }
 
-/// One prompt: a name and exactly one of `ids`, `file` and `generate`.
+/// One prompt: a name and exactly one of `ids`, `file`, `generate`, `text` and `messages`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PromptDefinition {
@@ -160,13 +171,45 @@ pub struct PromptDefinition {
     /// The token ids themselves.
     #[serde(default)]
     pub ids: Option<Vec<u32>>,
-    /// A file of ids under `gates/`: decimal numbers between blanks, `#` to the end of line
-    /// is a comment.
+    /// A file under `gates/`. One that ends in `.ids` holds ids: decimal numbers between blanks,
+    /// `#` to the end of line is a comment. One that ends in `.txt` or `.md` holds text.
     #[serde(default)]
     pub file: Option<String>,
+    /// Text, which the server makes ids of.
+    #[serde(default)]
+    pub text: Option<String>,
+    /// A conversation, of which the server makes text by the model's template, and then ids.
+    #[serde(default)]
+    pub messages: Option<Vec<MessageDefinition>>,
     /// Ids drawn at random from a fixed seed.
     #[serde(default)]
     pub generate: Option<GeneratedPrompt>,
+}
+
+/// One message of a conversation, with exactly one of `content` and `file`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MessageDefinition {
+    /// Who says it.
+    pub role: Role,
+    /// What.
+    #[serde(default)]
+    pub content: Option<String>,
+    /// A file under `gates/` that holds it; ends in `.txt` or `.md`.
+    #[serde(default)]
+    pub file: Option<String>,
+}
+
+/// Who says a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// What the model is to be.
+    System,
+    /// The one who asks.
+    User,
+    /// The model.
+    Assistant,
 }
 
 /// A prompt of ids drawn evenly from `low..high`.
@@ -212,8 +255,5 @@ fn candidate() -> SideDefinition {
 }
 
 pub(super) fn side(build: Flavour) -> SideDefinition {
-    SideDefinition {
-        build,
-        env: BTreeMap::new(),
-    }
+    SideDefinition::of_build(build)
 }

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::gate::{default_context, default_seed, default_spec_type, one, side, yes};
 use crate::model::{
-    ChashGate, Flavour, GateKind, GateLimits, ModelSource, PromptDefinition, QuickSubset,
-    SideDefinition, Verdict,
+    ChashGate, Flavour, GateBackend, GateKind, GateLimits, ModelSource, PromptDefinition,
+    QuickSubset, SideDefinition, Verdict,
 };
 
 /// A definition of kind `acceptance`. What it shares with `chash` means the same.
@@ -25,6 +25,12 @@ pub struct AcceptanceGate {
     pub default: bool,
     /// The model.
     pub model: ModelSource,
+    /// What the servers compute on.
+    #[serde(default)]
+    pub backend: GateBackend,
+    /// Seconds for the whole gate: what is not done by then is inconclusive.
+    #[serde(default)]
+    pub budget: Option<u64>,
     /// Longest drafts to try; none of them 0.
     pub n_max: Vec<u32>,
     /// Tokens to generate for each prompt.
@@ -83,6 +89,9 @@ impl AcceptanceGate {
             title: self.title.clone(),
             default: self.default,
             model: self.model.clone(),
+            backend: self.backend,
+            budget: self.budget,
+            settings: Vec::new(),
             n_max: self.n_max.clone(),
             slots: vec![1],
             n_predict: self.n_predict,
@@ -99,6 +108,7 @@ impl AcceptanceGate {
                 n_max: quick.n_max.clone(),
                 slots: vec![1],
                 prompts: quick.prompts.clone(),
+                settings: None,
             }),
             prompts: self.prompts.clone(),
         }
@@ -124,6 +134,44 @@ pub struct AcceptanceRecord {
     pub difference: Option<[f64; 3]>,
     /// Whether both sides drafted and accepted as many tokens for every prompt.
     pub equal: bool,
+    /// By how much the share may drop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drop: Option<f64>,
+    /// By position in the draft. Information: the verdict is on the whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub positions: Vec<PositionRecord>,
+    /// Why there is nothing by position.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub positions_absent: Option<String>,
+}
+
+/// One position in the drafts of both sides.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PositionRecord {
+    /// From 1.
+    pub position: usize,
+    /// Of the baseline.
+    pub baseline: PositionShare,
+    /// Of the candidate.
+    pub candidate: PositionShare,
+    /// Candidate less baseline, with its interval of 95 %.
+    pub difference: Option<[f64; 3]>,
+}
+
+/// How often the token at one position was accepted.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PositionShare {
+    /// Drafts that were verified, however long.
+    pub drafts: u64,
+    /// Fewest and most of them that can have had a token at this position: the server counts
+    /// drafts and their tokens, and the last drafts of a sequence are shorter.
+    pub drafted: [u64; 2],
+    /// Accepted tokens at this position.
+    pub accepted: u64,
+    /// Accepted of all drafts, lower and upper end of its interval of 95 %.
+    pub share: Option<[f64; 3]>,
 }
 
 /// An accepted share.

@@ -4,8 +4,8 @@ use serde::Deserialize;
 
 use super::gate::{default_context, default_seed, default_spec_type, one, side, yes};
 use crate::model::{
-    ChashGate, Flavour, GateKind, GateLimits, ModelSource, PromptDefinition, QuickSubset,
-    SideDefinition,
+    ChashGate, Flavour, GateBackend, GateKind, GateLimits, ModelSource, PromptDefinition,
+    QuickSubset, SideDefinition,
 };
 
 /// A definition of kind `drafts`. What it shares with `chash` means the same.
@@ -25,6 +25,12 @@ pub struct DraftsGate {
     pub default: bool,
     /// The model.
     pub model: ModelSource,
+    /// What the servers compute on.
+    #[serde(default)]
+    pub backend: GateBackend,
+    /// Seconds for the whole gate: what is not done by then is inconclusive.
+    #[serde(default)]
+    pub budget: Option<u64>,
     /// Tokens to generate for each prompt.
     pub n_predict: usize,
     /// Context cells of each slot.
@@ -111,6 +117,9 @@ impl DraftsGate {
             title: self.title.clone(),
             default: self.default,
             model: self.model.clone(),
+            backend: self.backend,
+            budget: self.budget,
+            settings: Vec::new(),
             n_predict: self.n_predict,
             context: self.context,
             seed: self.seed,
@@ -125,6 +134,7 @@ impl DraftsGate {
                 n_max: n_max.clone(),
                 slots: slots.clone(),
                 prompts: quick.prompts.clone(),
+                settings: None,
             }),
             prompts: self.prompts.clone(),
             n_max,

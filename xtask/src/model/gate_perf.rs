@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::gate::{default_context, default_seed, default_spec_type, one, side};
 use crate::model::{
-    ChashGate, Flavour, GateKind, GateLimits, ModelSource, PromptDefinition, QuickSubset,
-    SideDefinition,
+    ChashGate, Flavour, GateBackend, GateKind, GateLimits, ModelSource, PromptDefinition,
+    QuickSubset, SideDefinition,
 };
 
 /// Rounds where a definition names no other number.
@@ -34,6 +34,9 @@ pub struct PerfGate {
     pub default: bool,
     /// The model.
     pub model: ModelSource,
+    /// What the servers compute on.
+    #[serde(default)]
+    pub backend: GateBackend,
     /// Longest drafts to measure; 0 is plain decoding without a drafter.
     pub n_max: Vec<u32>,
     /// Tokens to generate for each prompt.
@@ -191,6 +194,9 @@ impl PerfGate {
             title: self.title.clone(),
             default: self.default,
             model: self.model.clone(),
+            backend: self.backend,
+            budget: None,
+            settings: Vec::new(),
             n_max: self.n_max.clone(),
             slots: vec![1],
             n_predict: self.n_predict,
@@ -207,6 +213,7 @@ impl PerfGate {
                 n_max: quick.n_max.clone(),
                 slots: vec![1],
                 prompts: quick.prompts.clone(),
+                settings: None,
             }),
             prompts: self.prompts.clone(),
         }

@@ -1,9 +1,11 @@
-//! `target/gate/<time>-<id>.json`: what a gate found, with the provenance of both sides.
+//! `target/gate/records/<run>/<id>.json`: what a gate found, with the provenance of both sides.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    AcceptanceRecord, Artifact, Digest, Flavour, GateKind, PatchSetStamp, PerfRecord, Verdict,
+    AcceptanceRecord, Artifact, CheckRecord, CounterRecord, Digest, Flavour, GateKind,
+    GoldenRecord, LogitsRecord, PatchSetStamp, PerfRecord, ProbeStamp, RetrievalRecord, RunStamp,
+    Verdict,
 };
 
 /// The record of one gate.
@@ -12,6 +14,9 @@ use crate::model::{
 pub struct GateRecord {
     /// Version of this format; 1.
     pub schema: u32,
+    /// The run that it belongs to; absent in a record that was never stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunStamp>,
     /// The definition's id.
     pub gate: String,
     /// Its kind.
@@ -51,6 +56,24 @@ pub struct GateRecord {
     /// Accepted shares by `n_max`; only in a gate of kind `acceptance`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub acceptance: Vec<AcceptanceRecord>,
+    /// What was asked, one by one; only in gates of kind `integrity` and `artifacts`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckRecord>,
+    /// By setting and prompt; only in a gate of kind `logits`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub logits: Vec<LogitsRecord>,
+    /// What read the logits; only in a gate of kind `logits`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<ProbeStamp>,
+    /// By `n_max` and name; only in a gate of kind `counters`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<CounterRecord>,
+    /// By length and depth; only in a gate of kind `retrieval`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retrieval: Vec<RetrievalRecord>,
+    /// What was recorded for this run; only in gates of kind `chash` and `logits`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub golden: Option<GoldenRecord>,
     /// Every cell, by slots, `n_max`, prompt.
     pub cells: Vec<CellRecord>,
     /// Drafted against plain decoding on the baseline. Information, unless the definition
@@ -60,7 +83,7 @@ pub struct GateRecord {
     pub notes: Vec<String>,
 }
 
-/// The model that a gate ran on.
+/// The model that a gate ran on; see [`ModelStamp::none`] for one that runs nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelStamp {
@@ -70,6 +93,22 @@ pub struct ModelStamp {
     pub size: u64,
     /// Digest of the file.
     pub sha256: Digest,
+}
+
+impl ModelStamp {
+    /// Of a gate that needs no model.
+    pub fn none() -> Self {
+        ModelStamp {
+            name: "none".to_owned(),
+            size: 0,
+            sha256: Digest::of(b""),
+        }
+    }
+
+    /// Whether it is that.
+    pub fn is_none(&self) -> bool {
+        *self == Self::none()
+    }
 }
 
 /// Provenance of one side, as checked against the files just before the run.
@@ -92,6 +131,9 @@ pub struct SideStamp {
     pub source: Option<Digest>,
     /// Switches, as `NAME=value`.
     pub env: Vec<String>,
+    /// What could not be checked of a server that ran already, and what it says of itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unverified: Vec<String>,
     /// The server and the libraries beside it.
     pub artifacts: Vec<Artifact>,
 }
@@ -106,6 +148,10 @@ pub struct PromptStamp {
     pub length: usize,
     /// Digest of its ids as u32 little-endian.
     pub sha256: Digest,
+    /// Digest of the text that both sides made these ids of, after the model's template; absent
+    /// where the definition has ids.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<Digest>,
 }
 
 /// One cell: a prompt, a longest draft and a number of slots. With more than one slot the
@@ -113,6 +159,9 @@ pub struct PromptStamp {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CellRecord {
+    /// The setting, where the definition has some; not in a gate of kind `drafts`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setting: Option<String>,
     /// The prompt that leads the cell; in a gate of kind `drafts` the setting.
     pub prompt: String,
     /// Longest draft.
@@ -184,6 +233,9 @@ pub struct TokenDifference {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlainRecord {
+    /// The setting, where the definition has some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setting: Option<String>,
     /// The prompt that leads the cell.
     pub prompt: String,
     /// Longest draft.

@@ -45,8 +45,28 @@ pub fn parse_toml<T: DeserializeOwned>(text: &str, name: &str) -> Result<T> {
             }
             None => name.to_owned(),
         };
-        Error::config(error.message().trim().replace('\n', ", ")).context(place)
+        let message = error.message().trim().replace('\n', ", ");
+        let near = near(&message).map(str::to_owned);
+        let error = Error::config(message).context(place);
+        match near {
+            Some(near) => error.hint(format!("did you mean `{near}`?")),
+            None => error,
+        }
     })
+}
+
+/// The nearest of what could stand there, in a message such as ``unknown field `x`, expected one
+/// of `a`, `b` ``.
+fn near(message: &str) -> Option<&str> {
+    let rest = ["unknown field ", "unknown variant "]
+        .iter()
+        .find_map(|begin| message.strip_prefix(begin))?;
+    let (wrong, known) = rest.split_once(", expected ")?;
+    let wrong = wrong.trim_matches('`');
+    let known = known.split('`').skip(1).step_by(2);
+    let scored = known.map(|name| (strsim::jaro_winkler(wrong, name), name));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 > 0.8).then_some(best.1)
 }
 
 /// Whether the first key is the schema that this program reads, as in every file that is right.
@@ -131,6 +151,28 @@ mod tests {
         let error = read_toml::<SeriesFile>(&path).unwrap_err();
         assert!(error.to_string().contains("series.toml:3:8"), "{error}");
         assert_eq!(error.kind(), crate::Kind::Config);
+    }
+
+    #[test]
+    fn the_nearest_of_what_could_stand_there_is_named() {
+        for (message, expected) in [
+            (
+                "unknown field `n_max`, expected one of `kind`, `n-max`",
+                Some("n-max"),
+            ),
+            ("unknown field `titel`, expected `title`", Some("title")),
+            (
+                "unknown variant `vanila`, expected `vanilla` or `patched`",
+                Some("vanilla"),
+            ),
+            (
+                "unknown field `quux`, expected one of `kind`, `n-max`",
+                None,
+            ),
+            ("missing field `id`", None),
+        ] {
+            assert_eq!(near(message), expected, "{message}");
+        }
     }
 
     #[test]

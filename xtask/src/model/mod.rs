@@ -7,14 +7,21 @@ mod digest;
 mod fixture;
 mod gate;
 mod gate_acceptance;
+mod gate_checks;
+mod gate_counters;
 mod gate_drafts;
+mod gate_logits;
 mod gate_perf;
 mod gate_record;
+mod gate_retrieval;
+mod gate_side;
+mod goldens;
 mod hooks;
 mod io;
 mod patch;
 mod perf_record;
 mod retired;
+mod run_record;
 mod series;
 mod state;
 mod toolchain;
@@ -25,16 +32,27 @@ pub use build::{Artifact, BuildManifest, Compiler, Flavour, PatchSetStamp};
 pub use digest::Digest;
 pub use fixture::{Fixture, Fixtures};
 pub use gate::{
-    ChashGate, GateHeader, GateKind, GateLimits, GeneratedPrompt, ModelSource, PromptDefinition,
-    QuickSubset, SideDefinition,
+    ChashGate, GateHeader, GateKind, GateLimits, GeneratedPrompt, MessageDefinition, ModelSource,
+    PromptDefinition, QuickSubset, Role,
 };
-pub use gate_acceptance::{AcceptanceGate, AcceptanceQuick, AcceptanceRecord, ShareRecord};
+pub use gate_acceptance::{
+    AcceptanceGate, AcceptanceQuick, AcceptanceRecord, PositionRecord, PositionShare, ShareRecord,
+};
+pub use gate_checks::{ArtifactsAllow, ArtifactsGate, CheckRecord, IntegrityGate};
+pub use gate_counters::{Bound, CountersGate, CountersQuick};
 pub use gate_drafts::{DraftsGate, DraftsQuick, DraftsSetting};
+pub use gate_logits::{
+    Flash, LogitsAllow, LogitsDifference, LogitsGate, LogitsQuick, LogitsRecord, LogitsSetting,
+    ProbeStamp, RowDifference,
+};
 pub use gate_perf::{Metric, PERF_BLOCKS, PERF_ROUNDS, PerfGate, PerfQuick, Relation};
 pub use gate_record::{
     AnswerRecord, CellRecord, GateRecord, ModelStamp, PlainRecord, PromptStamp, SideStamp,
     TokenDifference,
 };
+pub use gate_retrieval::{MadeUp, RetrievalGate, RetrievalQuick, RetrievalRecord};
+pub use gate_side::{GateBackend, GateSetting, SideDefinition};
+pub use goldens::{Golden, GoldenRecord, Goldens};
 pub use hooks::{HookEntry, HooksFile, ImageEntry};
 pub use io::{parse_toml, read_json, read_toml, write_atomic, write_json};
 pub use patch::{Allow, PatchManifest, Probes, SWITCH_PREFIX};
@@ -42,6 +60,7 @@ pub use perf_record::{
     ChangeRecord, CounterRecord, MachineStamp, MetricRecord, PerfRecord, RoundRecord, SideSamples,
 };
 pub use retired::{Retired, RetiredPatch};
+pub use run_record::{HostStamp, RunRecord, RunStamp};
 pub use series::SeriesFile;
 pub use state::{TrackedFile, TreeState};
 pub use toolchain::{Compilers, Launcher, Tool, Toolchains, Version, Wheel};

@@ -9,9 +9,12 @@ use serde::Serialize;
 
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
-use crate::model::{Digest, TrackedFile, TreeState};
+use crate::model::{Base, Digest, TrackedFile, TreeState};
 use crate::patchset::images::{Image, pristine_image};
-use crate::patchset::status::{STAMPS, STATE_DIR, TreeStatus, count, glance, read_state, remember};
+use crate::patchset::memory::{self, Begun, Memory};
+use crate::patchset::status::{
+    STAMPS, STATE_DIR, Traces, TreeStatus, classify_by, count, glance, read_state, remember,
+};
 use crate::patchset::{Images, Series};
 use crate::tree::{Difference, Entry, RelPath, Scan, TreeManifest, recover, stage_without};
 use crate::vendor::Pristine;
@@ -48,6 +51,122 @@ pub fn apply(
     move_to(ctx, pristine, series, &images, count, discard_edits)
 }
 
+/// A working tree where it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// The patch-set id of the series.
+    pub patchset: Digest,
+    /// What was changed for it.
+    pub moved: Moved,
+}
+
+/// As [`apply`], of the series that `load` reads, up to and with the patch `until`, else all of
+/// it. Where the tree is there already and nothing changed since the series was read last, it is
+/// not read again: see `memory.rs`.
+pub fn reach(
+    ctx: &Ctx,
+    base: &Base,
+    until: Option<&str>,
+    discard_edits: bool,
+    load: impl FnOnce() -> Result<(Pristine, Series)>,
+) -> Result<Reached> {
+    let begun = match stay(ctx, base, until)? {
+        Stay::There(reached) => return Ok(*reached),
+        Stay::Perhaps(begun) => begun,
+        Stay::No => None,
+    };
+    let (pristine, series) = load()?;
+    let count = match until {
+        Some(id) => series.position(id)?,
+        None => series.patches.len(),
+    };
+    let images = Images::compute(&pristine, &series)?;
+    let moved = move_to(ctx, &pristine, &series, &images, count, discard_edits)?;
+    if let Some(begun) = begun.filter(|_| moved.is_nothing()) {
+        let _lock = crate::lock::reading(ctx)?;
+        Memory::keep(ctx, &begun, &pristine, &series, &images);
+    }
+    Ok(Reached {
+        patchset: series.id,
+        moved,
+    })
+}
+
+/// Whether a tree has to be moved.
+enum Stay {
+    /// It is where it should be.
+    There(Box<Reached>),
+    /// Who reads the series will know, and can remember it.
+    Perhaps(Option<Begun>),
+    /// It has.
+    No,
+}
+
+fn stay(ctx: &Ctx, base: &Base, until: Option<&str>) -> Result<Stay> {
+    let root = ctx.project.working_tree(&base.id);
+    let is_folder = std::fs::symlink_metadata(&root).is_ok_and(|meta| meta.is_dir());
+    // What the state file says is not believed, but a tree that is elsewhere by it has to move.
+    let ends = |state: &TreeState| match (state.applied.last(), until) {
+        (Some(last), Some(until)) => last == until,
+        (last, _) => last.is_some(),
+    };
+    if !is_folder || !matches!(read_state(&root), Ok(Some(state)) if ends(&state)) {
+        return Ok(Stay::No);
+    }
+    let _lock = crate::lock::checkout(ctx)?;
+    recover(&root)?;
+    let Some((pristine, memory)) = memory::recall(ctx, base, &root) else {
+        return Ok(Stay::Perhaps(memory::begin(ctx, base)));
+    };
+    let ids = memory.ids();
+    let count = match until {
+        Some(id) => ids.iter().position(|other| other == id).map(|at| at + 1),
+        None => Some(ids.len()),
+    };
+    let Some(count) = count else {
+        return Ok(Stay::No);
+    };
+    // Without a look at its files: they may all have to be hashed.
+    let state = state_of(&pristine, memory.id, &memory, count);
+    if !matches!(read_state(&root), Ok(Some(found)) if found == state) {
+        return Ok(Stay::No);
+    }
+    let scan = glance(&root)?;
+    let found = &scan.manifest;
+    let status = classify_by(&pristine.manifest, &memory, found, Some(&state));
+    let is_there = status.edited.is_empty()
+        && status.outdated.is_empty()
+        && memory
+            .paths()
+            .all(|path| memory.at(path, count) == found.get(path));
+    if !is_there {
+        return Ok(Stay::No);
+    }
+    scan.remember();
+    Ok(Stay::There(Box::new(Reached {
+        patchset: memory.id,
+        moved: Moved::nothing(ctx.project.show(&root), state.applied),
+    })))
+}
+
+impl Moved {
+    fn nothing(tree: String, applied: Vec<String>) -> Self {
+        Moved {
+            tree,
+            applied,
+            created: false,
+            written: Vec::new(),
+            removed: Vec::new(),
+            discarded: Vec::new(),
+            saved_to: None,
+        }
+    }
+
+    fn is_nothing(&self) -> bool {
+        *self == Moved::nothing(self.tree.clone(), self.applied.clone())
+    }
+}
+
 /// Takes the series off: the working tree is the base again. Works from the state file too, so
 /// that a series that no longer applies can still be reverted.
 pub fn revert(
@@ -70,15 +189,7 @@ fn move_to(
 ) -> Result<Moved> {
     let _lock = crate::lock::checkout(ctx)?;
     let root = ctx.project.working_tree(&pristine.base.id);
-    let mut moved = Moved {
-        tree: ctx.project.show(&root),
-        applied: series.ids()[..count].to_vec(),
-        created: !root.exists(),
-        written: Vec::new(),
-        removed: Vec::new(),
-        discarded: Vec::new(),
-        saved_to: None,
-    };
+    let mut moved = Moved::nothing(ctx.project.show(&root), series.ids()[..count].to_vec());
     if std::fs::symlink_metadata(&root).is_ok_and(|meta| !meta.is_dir()) {
         return Err(Error::finding(format!(
             "{} is no folder but a link or a file; it is replaced as a whole, by one rename",
@@ -111,7 +222,7 @@ fn move_to(
         moved.discarded = status.edited.iter().map(|d| d.path().clone()).collect();
     }
     let changes = changes(pristine, images, found, &status, count)?;
-    let state = state_of(pristine, series, images, count);
+    let state = state_of(pristine, series.id, &(series, images), count);
     if changes.is_empty() && !moved.created && old_state.as_ref() == Some(&state) {
         scan.map(Scan::remember);
         return Ok(moved);
@@ -191,25 +302,29 @@ fn target<'a>(
     Ok(images.at(path, count).map(Cow::Borrowed))
 }
 
-fn state_of(pristine: &Pristine, series: &Series, images: &Images, count: usize) -> TreeState {
-    let files = images
+fn state_of(
+    pristine: &Pristine,
+    patchset: Digest,
+    traces: &impl Traces,
+    count: usize,
+) -> TreeState {
+    let touched = traces
         .paths()
-        .filter(|path| images.steps(path).iter().any(|step| step.patch < count))
-        .filter_map(|path| {
-            Some(TrackedFile {
-                path: path.to_string(),
-                pre: images.pristine(path).map(|image| image.sha256()),
-                post: images.at(path, count)?.sha256(),
-            })
+        .filter(|path| traces.patches_of(path).any(|patch| patch < count));
+    let files = touched.filter_map(|path| {
+        Some(TrackedFile {
+            path: path.to_string(),
+            pre: traces.pristine(path).map(|entry| entry.sha256),
+            post: traces.at(path, count)?.sha256,
         })
-        .collect();
+    });
     TreeState {
         schema: 1,
         base: pristine.base.id.clone(),
         tree: pristine.base.tree,
-        applied: series.ids()[..count].to_vec(),
-        patchset: series.id,
-        files,
+        applied: traces.ids().drain(..count).collect(),
+        patchset,
+        files: files.collect(),
     }
 }
 

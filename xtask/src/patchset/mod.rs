@@ -8,9 +8,11 @@ mod apply;
 pub mod book;
 mod images;
 mod load;
+mod memory;
 mod names;
 mod refresh;
 mod status;
+mod tell;
 
 #[cfg(test)]
 mod foreign_tests;
@@ -19,7 +21,7 @@ mod state_tests;
 #[cfg(test)]
 mod tests;
 
-pub use apply::{Moved, apply, copy_file, revert};
+pub use apply::{Moved, Reached, apply, copy_file, reach, revert};
 pub use images::{Image, Images, Landed, Problem, Step, UPSTREAMED, parts, pristine_image};
 pub use load::{Overlay, Patch, Series, is_patch_id};
 pub use names::{Collision, collisions};
@@ -28,3 +30,4 @@ pub use status::{
     PatchState, TreeStatus, WorkingTree, applied, count, position, read_state, scan, status,
     status_of_all_bytes,
 };
+pub use tell::{Told, tell};

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::ctx::Ctx;
 use crate::error::{Error, Kind, Result, ResultExt};
 use crate::model::{Digest, TreeState, read_json};
-use crate::patchset::{Images, Series, parts};
+use crate::patchset::{Image, Images, Series, parts};
 use crate::tree::{Difference, Entry, RelPath, Scan, TreeManifest};
 use crate::vendor::Pristine;
 
@@ -207,6 +207,63 @@ pub fn classify(
     found: &TreeManifest,
     state: Option<&TreeState>,
 ) -> TreeStatus {
+    classify_by(&pristine.manifest, &(series, images), found, state)
+}
+
+/// What a series makes of each file, as far as telling files apart needs it.
+pub(super) trait Traces {
+    /// The ids of the patches, in order.
+    fn ids(&self) -> Vec<String>;
+    /// All touched files.
+    fn paths(&self) -> impl Iterator<Item = &RelPath>;
+    /// The indexes of the patches that change a file, in order.
+    fn patches_of(&self, path: &RelPath) -> impl Iterator<Item = usize>;
+    /// A touched file in the base.
+    fn pristine(&self, path: &RelPath) -> Option<Entry>;
+    /// A touched file with the first `count` patches applied.
+    fn at(&self, path: &RelPath, count: usize) -> Option<Entry>;
+    /// How many steps of the series a touched file has been through; absent where it is no image.
+    fn place(&self, path: &RelPath, entry: Option<Entry>) -> Option<usize>;
+    /// Whether the base has the patch at index `at`, wholly or partly.
+    fn upstreamed(&self, at: usize) -> Option<PatchState>;
+}
+
+impl Traces for (&Series, &Images) {
+    fn ids(&self) -> Vec<String> {
+        self.0.ids()
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &RelPath> {
+        self.1.paths()
+    }
+
+    fn patches_of(&self, path: &RelPath) -> impl Iterator<Item = usize> {
+        self.1.steps(path).iter().map(|step| step.patch)
+    }
+
+    fn pristine(&self, path: &RelPath) -> Option<Entry> {
+        self.1.pristine(path).map(Image::entry)
+    }
+
+    fn at(&self, path: &RelPath, count: usize) -> Option<Entry> {
+        self.1.at(path, count).map(Image::entry)
+    }
+
+    fn place(&self, path: &RelPath, entry: Option<Entry>) -> Option<usize> {
+        place(self.1, path, entry)
+    }
+
+    fn upstreamed(&self, at: usize) -> Option<PatchState> {
+        upstreamed(self.0, self.1, at)
+    }
+}
+
+pub(super) fn classify_by(
+    base: &TreeManifest,
+    traces: &impl Traces,
+    found: &TreeManifest,
+    state: Option<&TreeState>,
+) -> TreeStatus {
     let left: BTreeMap<&str, Digest> = state
         .iter()
         .flat_map(|state| &state.files)
@@ -214,36 +271,35 @@ pub fn classify(
         .collect();
     // Where the tree stands while somebody edits: an edited file is no image, yet the patches up to
     // there are in it and the others are not.
+    let ids = traces.ids();
     let stands = state.and_then(|state| {
-        let ids = state.applied.iter();
-        let known = series.patches.iter().map(|patch| patch.id());
-        let is_prefix = state.applied.len() <= series.patches.len()
-            && ids.zip(known).all(|(left, known)| left == known);
+        let is_prefix = ids.starts_with(&state.applied);
         is_prefix.then_some(state.applied.len())
     });
     let mut edited = Vec::new();
     let mut outdated = Vec::new();
     // For each patch: files with its image (or a later one), without, and none of them.
-    let mut tally = vec![(0usize, 0usize, 0usize); series.patches.len()];
-    for path in images.paths() {
+    let mut tally = vec![(0usize, 0usize, 0usize); ids.len()];
+    for path in traces.paths() {
         let entry = found.get(path);
-        let mut place = place(images, path, entry);
+        let mut place = traces.place(path, entry);
         if place.is_none() {
             match entry {
                 Some(entry) if left.get(path.as_str()) == Some(&entry.sha256) => {
                     outdated.push(path.clone());
                 }
                 _ => {
-                    edited.push(difference(images, path, entry, stands));
+                    let expected = traces.at(path, stands.unwrap_or(ids.len()));
+                    edited.push(difference(path, expected, entry));
                     place = stands.map(|count| {
-                        let steps = images.steps(path).iter();
-                        steps.take_while(|step| step.patch < count).count()
+                        let patches = traces.patches_of(path);
+                        patches.take_while(|patch| *patch < count).count()
                     });
                 }
             }
         }
-        for (at, step) in images.steps(path).iter().enumerate() {
-            let slot = &mut tally[step.patch];
+        for (at, patch) in traces.patches_of(path).enumerate() {
+            let slot = &mut tally[patch];
             match place {
                 Some(steps) if steps > at => slot.0 += 1,
                 Some(_) => slot.1 += 1,
@@ -251,9 +307,9 @@ pub fn classify(
             }
         }
     }
-    for difference in pristine.manifest.differences(found) {
+    for difference in base.differences(found) {
         let path = difference.path();
-        if images.steps(path).is_empty() {
+        if traces.patches_of(path).next().is_none() {
             let was_left = found
                 .get(path)
                 .is_some_and(|entry| left.get(path.as_str()) == Some(&entry.sha256));
@@ -280,12 +336,12 @@ pub fn classify(
         (_, 0, _) => PatchState::Applied,
         _ => PatchState::Partial,
     };
-    let patches = series
-        .ids()
+    let editing_id = editing.map(|at| ids[at].clone());
+    let patches = ids
         .into_iter()
         .zip(tally.into_iter().enumerate())
         .map(|(id, counted)| {
-            let state = upstreamed(series, images, counted.0);
+            let state = traces.upstreamed(counted.0);
             (id, state.unwrap_or_else(|| state_of(counted)))
         })
         .collect();
@@ -293,7 +349,7 @@ pub fn classify(
         exists: true,
         patches,
         edited,
-        editing: editing.map(|at| series.patches[at].id().to_owned()),
+        editing: editing_id,
         outdated,
         recorded: state.map(|state| state.patchset),
     }
@@ -321,17 +377,9 @@ fn upstreamed(series: &Series, images: &Images, at: usize) -> Option<PatchState>
     }
 }
 
-/// How a file differs from what it is with `stands` patches applied, or all.
-fn difference(
-    images: &Images,
-    path: &RelPath,
-    entry: Option<Entry>,
-    stands: Option<usize>,
-) -> Difference {
+/// How a file differs from what it should be.
+fn difference(path: &RelPath, expected: Option<Entry>, entry: Option<Entry>) -> Difference {
     let path = path.clone();
-    let expected = images
-        .at(&path, stands.unwrap_or(images.patches()))
-        .map(|image| image.entry());
     match (expected, entry) {
         (_, None) => Difference::Missing { path },
         (None, Some(_)) => Difference::Unknown { path },

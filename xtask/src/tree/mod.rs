@@ -2,6 +2,7 @@
 
 mod atomic;
 mod blob;
+mod footprint;
 mod manifest;
 mod path;
 mod stamps;
@@ -15,7 +16,9 @@ pub use swap::fault;
 
 pub use atomic::exchange;
 pub use blob::{Blob, Files};
+pub use footprint::{Footprint, own_stamp};
 pub use manifest::{Difference, Entry, FileMode, Scan, TreeManifest, has_below};
 pub use path::RelPath;
+pub use stamps::Moment;
 pub use swap::{Staged, flush, recover, stage, stage_without};
 pub use walk::{Listed, list};

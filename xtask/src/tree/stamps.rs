@@ -28,9 +28,10 @@ const NANOS: i128 = 1_000_000_000;
 const FIXED: usize = STAMP + 32;
 const STAMP: usize = 8 + 16 + 16 + 8 + 8;
 
-/// What `lstat` says of a file that changes whenever its content does.
+/// What `lstat` says of a file that changes whenever its content does; of a folder, whenever a
+/// name in it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp([u8; STAMP]);
+pub(super) struct Stamp([u8; STAMP]);
 
 /// The files that were hashed, sorted by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +41,13 @@ pub(super) struct Stamps(Vec<(String, Stamp, Digest)>);
 pub(super) struct Clock {
     file: tempfile::NamedTempFile,
     now: i128,
+}
+
+/// A moment before something was read, for telling afterwards what of it is settled.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    now: i128,
+    device: u64,
 }
 
 #[cfg(unix)]
@@ -55,26 +63,83 @@ fn times(meta: &Metadata) -> (i128, i128) {
 impl Stamp {
     /// None where the system cannot say enough.
     #[cfg(unix)]
-    fn of(meta: &Metadata) -> Option<Stamp> {
+    pub(super) fn of(meta: &Metadata) -> Option<Stamp> {
         use std::os::unix::fs::MetadataExt;
-        let (modified, changed) = times(meta);
-        let mut bytes = [0; STAMP];
-        bytes[..8].copy_from_slice(&meta.len().to_le_bytes());
-        bytes[8..24].copy_from_slice(&modified.to_le_bytes());
-        bytes[24..40].copy_from_slice(&changed.to_le_bytes());
-        bytes[40..48].copy_from_slice(&meta.ino().to_le_bytes());
-        bytes[48..].copy_from_slice(&meta.dev().to_le_bytes());
-        Some(Stamp(bytes))
+        Some(Stamp::new(meta.len(), times(meta), meta.ino(), meta.dev()))
     }
 
     #[cfg(not(unix))]
-    fn of(_: &Metadata) -> Option<Stamp> {
+    pub(super) fn of(_: &Metadata) -> Option<Stamp> {
         None
+    }
+
+    /// `times` are those of the last change of content and of inode.
+    pub(super) fn new(size: u64, times: (i128, i128), inode: u64, device: u64) -> Stamp {
+        let mut bytes = [0; STAMP];
+        bytes[..8].copy_from_slice(&size.to_le_bytes());
+        bytes[8..24].copy_from_slice(&times.0.to_le_bytes());
+        bytes[24..40].copy_from_slice(&times.1.to_le_bytes());
+        bytes[40..48].copy_from_slice(&inode.to_le_bytes());
+        bytes[48..].copy_from_slice(&device.to_le_bytes());
+        Stamp(bytes)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The later of the two times.
+    fn latest(&self) -> i128 {
+        let time = |at: usize| {
+            let mut bytes = [0; 16];
+            bytes.copy_from_slice(&self.0[at..at + 16]);
+            i128::from_le_bytes(bytes)
+        };
+        time(8).max(time(24))
     }
 
     /// All but what a hard link changes: the time of change of the inode.
     fn but_link(mut self) -> Stamp {
         self.0[24..40].fill(0);
+        self
+    }
+}
+
+impl Moment {
+    /// The time now. None where nothing can be written to the folder `dir`, or where its file
+    /// system does not note in a folder's stamp that a name was added.
+    #[cfg(unix)]
+    pub fn take(dir: &Path) -> Option<Moment> {
+        use std::os::unix::fs::MetadataExt;
+        let clock = Clock::read(dir)?;
+        let folder = std::fs::metadata(dir).ok()?;
+        let (modified, changed) = times(&folder);
+        (modified >= clock.now && changed >= clock.now).then_some(Moment {
+            now: clock.now,
+            device: folder.dev(),
+        })
+    }
+
+    #[cfg(not(unix))]
+    pub fn take(_: &Path) -> Option<Moment> {
+        None
+    }
+
+    /// Whether what bears this stamp now cannot have changed since shortly before that moment: a
+    /// change after it would be another stamp, and none can bear this one any more.
+    pub(super) fn settles(&self, stamp: &Stamp) -> bool {
+        stamp.latest() < self.now - MARGIN
+    }
+
+    /// Whether the file system whose clock this is says `stamp`.
+    pub(super) fn is_of(&self, stamp: &Stamp) -> bool {
+        stamp.0[48..] == self.device.to_le_bytes()
+    }
+
+    /// As if so many seconds had passed.
+    #[cfg(test)]
+    pub fn ahead(mut self, seconds: i128) -> Moment {
+        self.now += seconds * NANOS;
         self
     }
 }

@@ -204,22 +204,38 @@ fn clear(dest: &Path) -> std::io::Result<()> {
 
 /// Writes a file that is nobody else's: never into the shared inode, nor through a link.
 fn write_fresh(dest: &Path, content: &[u8], executable: bool) -> Result<Metadata> {
+    let mut options = fs_err::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    let mode = if executable { 0o755 } else { 0o644 };
+    #[cfg(unix)]
+    {
+        use fs_err::os::unix::fs::OpenOptionsExt;
+        options.mode(mode);
+    }
+    #[cfg(not(unix))]
+    let _ = executable;
     step()?;
-    clear(dest)?;
-    step()?;
-    let mut file = fs_err::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(dest)?;
+    let mut file = match options.open(dest) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            // Something is there, which is rare: what is written was left out.
+            clear(dest)?;
+            step()?;
+            options.open(dest)?
+        }
+        opened => opened?,
+    };
     file.write_all(content)?;
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        let mode = if executable { 0o755 } else { 0o644 };
+        let made = file.metadata()?;
+        if made.permissions().mode() & 0o777 == mode {
+            return Ok(made);
+        }
+        // The user's mask took some of it.
         file.set_permissions(std::fs::Permissions::from_mode(mode))?;
     }
-    #[cfg(not(unix))]
-    let _ = executable;
     Ok(file.metadata()?)
 }
 
@@ -445,6 +461,43 @@ mod tests {
             1,
             "nothing left beside it"
         );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_written_is_new_and_has_the_usual_mode_whatever_is_there() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("tree");
+        fs::create_dir_all(tree.join("folder/empty")).unwrap();
+        fs::create_dir_all(tree.join("full")).unwrap();
+        fs::write(tree.join("full/file"), "kept").unwrap();
+        fs::write(tree.join("file"), "old").unwrap();
+        fs::set_permissions(tree.join("file"), fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(dir.path().join("outside"), "old").unwrap();
+        symlink("../outside", tree.join("link")).unwrap();
+        symlink("nowhere", tree.join("broken")).unwrap();
+        let mut staged = stage(&tree).unwrap();
+        for (at, name) in ["file", "link", "broken", "folder", "new"]
+            .iter()
+            .enumerate()
+        {
+            staged.write(&rel(name), b"new", at % 2 == 0).unwrap();
+        }
+        assert!(staged.write(&rel("full"), b"new", false).is_err());
+        staged.commit().unwrap();
+        for (at, name) in ["file", "link", "broken", "folder", "new"]
+            .iter()
+            .enumerate()
+        {
+            let meta = fs::symlink_metadata(tree.join(name)).unwrap();
+            assert!(meta.is_file(), "{name}");
+            let mode = if at % 2 == 0 { 0o755 } else { 0o644 };
+            assert_eq!(meta.permissions().mode() & 0o777, mode, "{name}");
+            assert_eq!(fs::read(tree.join(name)).unwrap(), b"new", "{name}");
+        }
+        assert_eq!(fs::read(dir.path().join("outside")).unwrap(), b"old");
+        assert_eq!(fs::read(tree.join("full/file")).unwrap(), b"kept");
     }
 
     #[test]

@@ -41,7 +41,11 @@ pub fn serve() {
     };
     let args = std::env::var(ARGS).unwrap();
     let pids = std::env::var(PIDS).unwrap();
-    std::fs::write(Path::new(&pids).join(std::process::id().to_string()), "").unwrap();
+    let key = std::env::var("LLAMA_API_KEY").unwrap();
+    // Only this machine, a port of the system's choice, and a key that no process list shows.
+    assert!(args.contains("--host 127.0.0.1 --port 0"), "{args}");
+    assert!(key.is_empty() || !args.contains(&key), "{args}");
+    std::fs::write(Path::new(&pids).join(std::process::id().to_string()), &key).unwrap();
     for removed in ["OPENCOTI_TEST", "LLAMA_ARG_TEST", "GGML_TEST"] {
         assert!(
             std::env::var_os(removed).is_none(),
@@ -75,7 +79,7 @@ pub fn serve() {
         noise: std::cell::Cell::new(before as u64 * 1_000_003),
         asked: std::cell::Cell::new(0),
         fault,
-        key: std::env::var("LLAMA_API_KEY").unwrap(),
+        key,
         n_max: value(&args, "--spec-draft-n-max").unwrap_or(0),
         slots: value(&args, "-np").unwrap(),
     };
@@ -125,6 +129,22 @@ impl Fake {
             "/health" => (200, "{\"status\":\"ok\"}".to_owned()),
             _ if !authorized => (401, "no".to_owned()),
             "/metrics" => (200, self.metrics()),
+            "/props" => (200, self.props()),
+            "/slots" => (
+                200,
+                format!("[{{\"id\":0,\"speculative\":{}}}]", self.n_max > 0),
+            ),
+            "/tokenize" => self.tokenize(&serde_json::from_slice(&body).unwrap()),
+            "/apply-template" => {
+                let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+                let said = body["messages"].as_array().unwrap().iter().map(|message| {
+                    let word = |key: &str| message[key].as_str().unwrap();
+                    format!("<{}>{}", word("role"), word("content"))
+                });
+                let prompt: String = said.collect();
+                (200, serde_json::json!({ "prompt": prompt }).to_string())
+            }
+            "/detokenize" => (200, text_of(&serde_json::from_slice(&body).unwrap())),
             "/completion" => self.completion(&serde_json::from_slice(&body).unwrap()),
             other => (404, other.to_owned()),
         };
@@ -144,6 +164,30 @@ impl Fake {
             _ => f64::from(self.slots),
         };
         format!("# TYPE x gauge\nllamacpp:n_busy_slots_per_decode {busy}\n")
+    }
+
+    fn props(&self) -> String {
+        serde_json::json!({
+            "total_slots": self.slots,
+            "default_generation_settings": { "n_ctx": 1024 },
+            "model_path": "model.gguf",
+            "build_info": "b1-fake",
+        })
+        .to_string()
+    }
+
+    /// One id for each byte.
+    fn tokenize(&self, body: &serde_json::Value) -> (u16, String) {
+        assert_eq!(body["add_special"], true);
+        let mut ids: Vec<u32> = (body["content"].as_str().unwrap().bytes())
+            .map(u32::from)
+            .collect();
+        match self.fault.as_str() {
+            "no-tokenizer" => return (500, "{\"error\":\"unordered_map::at\"}".to_owned()),
+            "other-tokenizer" => ids[2] += 1,
+            _ => {}
+        }
+        (200, serde_json::json!({ "tokens": ids }).to_string())
     }
 
     fn completion(&self, body: &serde_json::Value) -> (u16, String) {
@@ -219,6 +263,13 @@ impl Fake {
             eprintln!("GGML_ASSERT(false) failed");
             std::process::abort();
         }
+        if let Some(needle) = needle(ids) {
+            let answer = match self.fault.as_str() {
+                "forget" => b"I do not know".to_vec(),
+                _ => needle,
+            };
+            return answer.get(n as usize).map_or(46, |byte| u64::from(*byte));
+        }
         let plain = ids.iter().fold(n, |sum, id| (sum * 31 + id) % 509);
         match self.fault.as_str() {
             // Only the prompt of three ids.
@@ -227,4 +278,22 @@ impl Fake {
             _ => plain,
         }
     }
+}
+
+/// A vocabulary in which each byte is a token.
+fn text_of(body: &serde_json::Value) -> String {
+    let ids = body["tokens"].as_array().unwrap().iter();
+    let bytes: Vec<u8> = ids.map(|id| id.as_u64().unwrap() as u8).collect();
+    let text = String::from_utf8_lossy(&bytes);
+    serde_json::json!({ "content": text }).to_string()
+}
+
+/// The number of seven digits in a prompt of bytes.
+fn needle(ids: &[u64]) -> Option<Vec<u8>> {
+    let bytes: Vec<u8> = ids
+        .iter()
+        .map(|id| u8::try_from(*id).unwrap_or(0))
+        .collect();
+    let mut numbers = bytes.split(|byte| !byte.is_ascii_digit());
+    numbers.find(|digits| digits.len() == 7).map(<[u8]>::to_vec)
 }

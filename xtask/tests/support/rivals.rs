@@ -1,6 +1,8 @@
 //! How other tools decide that something became slower, written anew from what they publish.
 //! Each is given all samples of either side, and history where it needs one.
 
+#![allow(dead_code)]
+
 use llama_patchset::stats::median;
 
 use super::noise::Noise;

@@ -43,6 +43,7 @@ pub fn judge_cell(prompts: &[&Prompt], n_max: u32, runs: [&Answers; 3], lead: us
             .collect()
     };
     CellRecord {
+        setting: None,
         prompt: prompts[0].name.clone(),
         n_max,
         slots,
@@ -55,6 +56,26 @@ pub fn judge_cell(prompts: &[&Prompt], n_max: u32, runs: [&Answers; 3], lead: us
         baseline: records(baseline),
         control: records(control),
         candidate: records(candidate),
+    }
+}
+
+/// A cell of which not all runs were done, and why.
+pub fn not_run(prompts: &[&Prompt], n_max: u32, why: Option<crate::Error>) -> CellRecord {
+    let why = why.map_or_else(String::new, |error| format!(": {error}"));
+    CellRecord {
+        setting: None,
+        prompt: prompts[0].name.clone(),
+        n_max,
+        slots: prompts.len(),
+        steps: None,
+        verdict: Verdict::Inconclusive,
+        reason: Some(format!("not run{why}")),
+        notes: Vec::new(),
+        control_difference: None,
+        difference: None,
+        baseline: Vec::new(),
+        control: Vec::new(),
+        candidate: Vec::new(),
     }
 }
 

@@ -286,3 +286,75 @@ fn the_hash_is_over_little_endian_ids() {
     assert_eq!(digest(&[1, 512]), Digest::of(b"\x01\0\0\0\0\x02\0\0"));
     assert_eq!(chash(&digest(&[])), "e3b0c44298");
 }
+
+fn swept(runner: &dyn Runner, halt: &Halt) -> Findings {
+    let prompts = crate::gate::testing::prompts();
+    let setting = |name: &str, n_max: Option<Vec<u32>>| Setting {
+        name: Some(name.to_owned()),
+        flags: vec![format!("--{name}")],
+        n_max,
+        slots: Some(vec![1]),
+    };
+    let comparison = Comparison {
+        prompts: &prompts,
+        n_max: &[0, 3],
+        slots: &[1, 2],
+        settings: &[setting("fa", None), setting("kv", Some(vec![3]))],
+        n_predict: N_PREDICT,
+        drafted_equals_plain: false,
+        parallel: 1,
+    };
+    comparison.run(runner, halt, &crate::ctx::Quiet).unwrap()
+}
+
+#[test]
+fn a_fault_in_one_setting_is_named_there() {
+    let wrong = |session: &Session<'_>, wave: usize, answers: &mut [Answer]| {
+        let here = session.flags == ["--kv"] && session.run == Run::Candidate;
+        if here && wave == 1 {
+            answers[0].tokens[5] = 7;
+        }
+    };
+    let halt = Halt::new(&crate::ctx::Cancel::default());
+    let findings = swept(&Fake(&wrong), &halt);
+    // `fa` with both n_max, `kv` with one; one number of slots; three prompts.
+    assert_eq!(findings.cells.len(), 9);
+    let failed: Vec<&CellRecord> = (findings.cells.iter())
+        .filter(|cell| cell.verdict != Verdict::Pass)
+        .collect();
+    assert_eq!(failed.len(), 1);
+    assert_eq!(failed[0].setting.as_deref(), Some("kv"));
+    assert_eq!((failed[0].prompt.as_str(), failed[0].n_max), ("b", 3));
+    assert!(crate::gate::table::place(failed[0]).starts_with("setting `kv`, prompt `b`"));
+    // Plain decoding in the same setting alone is what drafts are held against.
+    assert_eq!(findings.drafted_against_plain.len(), 3);
+}
+
+#[test]
+fn what_the_budget_leaves_no_time_for_is_inconclusive() {
+    let late = Halt::new(&crate::ctx::Cancel::default()).within(Some(1));
+    let slow = |session: &Session<'_>, wave: usize, _: &mut [Answer]| {
+        if session.flags == ["--kv"] && wave == 0 && session.run == Run::Candidate {
+            std::thread::sleep(Duration::from_millis(1100));
+        }
+    };
+    struct Strict<'a>(Fake<'a>);
+    impl Runner for Strict<'_> {
+        fn run(&self, session: &Session<'_>, halt: &Halt) -> Result<Answers> {
+            let answers = self.0.run(session, halt)?;
+            halt.check()?;
+            Ok(answers)
+        }
+    }
+    let findings = swept(&Strict(Fake(&slow)), &late);
+    let (done, left): (Vec<_>, Vec<_>) =
+        (findings.cells.iter()).partition(|cell| cell.verdict == Verdict::Pass);
+    assert_eq!((done.len(), left.len()), (6, 3));
+    for cell in left {
+        assert_eq!(cell.verdict, Verdict::Inconclusive);
+        let reason = cell.reason.as_deref().unwrap();
+        assert_eq!(reason, "not run: the time budget of 1 s is used up");
+    }
+    let sum = Verdict::all(findings.cells.iter().map(|cell| cell.verdict));
+    assert_eq!(sum, Verdict::Inconclusive);
+}

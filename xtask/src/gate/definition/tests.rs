@@ -99,7 +99,7 @@ fn every_fault_is_refused_by_name() {
         ("length = 5", "length = 99999999", "above"),
         ("schema = 1", "schema = 2", "schema 2"),
         ("id = \"same\"", "id = \"other\"", "same.toml"),
-        ("kind = \"chash\"", "kind = \"logits\"", "same.toml:4:8"),
+        ("kind = \"chash\"", "kind = \"nothing\"", "same.toml:4:8"),
         ("model = { fixture", "model = { picture", "same.toml:6:"),
     ];
     for (from, to, expected) in cases {
@@ -156,7 +156,7 @@ fn load_drafts(text: &str, quick: bool) -> Result<(ChashPlan, Vec<DraftsSetting>
     fs_err::write(&path, text).unwrap();
     match load_one(dir.path(), "same", &path, quick)? {
         Plan::Drafts(plan, settings) => Ok((*plan, settings)),
-        Plan::Chash(_) | Plan::Perf(..) | Plan::Acceptance(..) => panic!("another kind"),
+        _ => panic!("another kind"),
     }
 }
 
@@ -166,7 +166,7 @@ fn a_drafts_definition_becomes_a_plan() {
     assert_eq!((plan.n_max, plan.slots), (vec![2, 3, 9], vec![1, 2]));
     assert_eq!(
         plan.definition.baseline.build,
-        crate::model::Flavour::Patched
+        Some(crate::model::Flavour::Patched)
     );
     assert_eq!(settings.len(), 2);
     let (plan, settings) = load_drafts(DRAFTS, true).unwrap();
@@ -199,5 +199,146 @@ fn every_fault_of_a_drafts_definition_is_refused_by_name() {
         let error = load_drafts(&text, true).unwrap_err();
         assert_eq!(error.kind(), crate::Kind::Config, "{to}: {error}");
         assert!(error.to_string().contains(expected), "{to}: {error}");
+    }
+}
+
+/// `GOOD` with lines added before its tables.
+fn with(more: &str) -> String {
+    GOOD.replacen("context = 64", &format!("context = 64\n{more}"), 1)
+}
+
+#[test]
+fn sides_say_one_thing_and_what_goes_with_it() {
+    for good in [
+        "baseline = { server = \"old/llama-server\", env = { A = \"1\" } }",
+        "candidate = { server-env = \"NEW_SERVER\" }",
+        "backend = \"vulkan\"\nbudget = 60",
+    ] {
+        load_text(&with(good), false).unwrap();
+    }
+    for (more, expected) in [
+        ("baseline = {}", "baseline: it needs exactly one of"),
+        (
+            "baseline = { build = \"vanilla\", server = \"x\" }",
+            "has build, server",
+        ),
+        (
+            "candidate = { build = \"patched\", remote = true }",
+            "candidate: `api-key-env`, `remote`",
+        ),
+        (
+            "candidate = { url = \"http://127.0.0.1:1\", env = { A = \"1\" } }",
+            "`env` cannot reach",
+        ),
+        (
+            "candidate = { url = \"http://10.0.0.1:1\" }",
+            "another machine",
+        ),
+        ("candidate = { url = \"127.0.0.1\" }", "no scheme"),
+        (
+            "candidate = { url = \"http://127.0.0.1:1\" }",
+            "has one setting",
+        ),
+        ("candidate = { server-env = \"A=B\" }", "A=B"),
+        ("backend = \"metal\"", "same.toml:11:"),
+        ("budget = 0", "budget is 0"),
+    ] {
+        let error = load_text(&with(more), false).unwrap_err();
+        assert_eq!(error.kind(), crate::Kind::Config, "{more}: {error}");
+        assert!(error.to_string().contains(expected), "{more}: {error}");
+    }
+    // A running server has one setting, and no gate can start it anew.
+    let one = with("candidate = { url = \"http://127.0.0.1:1\", n-max = 2 }")
+        .replacen("n-max = [0, 2]", "n-max = [2]", 1)
+        .replacen("slots = [1, 2]", "slots = [1]", 1);
+    load_text(&one, false).unwrap();
+    let drafts = DRAFTS.replacen(
+        "candidate = { build = \"patched\", env = { A = \"1\" } }",
+        "candidate = { url = \"http://127.0.0.1:1\" }",
+        1,
+    );
+    let error = load_drafts(&drafts, false).unwrap_err();
+    assert!(error.to_string().contains("of this kind"), "{error}");
+}
+
+const SETTINGS: &str = "\n[[setting]]\nname = \"fa\"\nflags = [\"-fa\", \"on\"]\n\
+                        [[setting]]\nname = \"kv\"\nflags = [\"-ctk\", \"q8_0\"]\nn-max = [2]\n";
+
+#[test]
+fn settings_are_swept_and_cut_down() {
+    assert_eq!(
+        load_text(GOOD, false).unwrap().settings,
+        [Setting::default()]
+    );
+    let text = format!("{GOOD}{SETTINGS}");
+    let plan = load_text(&text, true).unwrap();
+    assert_eq!(plan.settings.len(), 2);
+    assert_eq!(plan.settings[1].name.as_deref(), Some("kv"));
+    assert_eq!(plan.settings[1].n_max, Some(vec![2]));
+    let quick = text.replacen("[quick]", "[quick]\nsettings = [\"kv\"]", 1);
+    assert_eq!(load_text(&quick, true).unwrap().settings.len(), 1);
+    assert_eq!(load_text(&quick, false).unwrap().settings.len(), 2);
+    for (from, to, expected) in [
+        ("name = \"kv\"", "name = \"fa\"", "setting names"),
+        ("name = \"kv\"", "name = \"k v\"", "setting name `k v`"),
+        ("\"-ctk\"", "\"--port\"", "`--port`"),
+        (
+            "settings = [\"kv\"]",
+            "settings = [\"x\"]",
+            "quick.settings names x",
+        ),
+        (
+            "flags = [\"-ctk\"",
+            "flag = [\"-ctk\"",
+            "unknown field `flag`",
+        ),
+        (
+            "flags = [\"-ctk\"",
+            "slots = [9]\nflags = [\"-ctk\"",
+            "slots of setting `kv` names 9",
+        ),
+    ] {
+        let text = quick.replacen(from, to, 1);
+        assert_ne!(text, quick, "{from}");
+        let error = load_text(&text, true).unwrap_err();
+        assert!(error.to_string().contains(expected), "{to}: {error}");
+    }
+    let none = GOOD.replacen("[quick]", "[quick]\nsettings = [\"kv\"]", 1);
+    let error = load_text(&none, true).unwrap_err();
+    assert!(error.to_string().contains("has none"), "{error}");
+}
+
+#[test]
+fn a_misspelt_key_is_answered_with_the_right_one() {
+    for (more, right) in [
+        ("bugdet = 60", "budget"),
+        ("backnd = \"cpu\"", "backend"),
+        ("backend = \"vulcan\"", "vulkan"),
+        ("baseline = { sever = \"x\" }", "server"),
+        ("baseline = { api-key = \"x\" }", "api-key-env"),
+        ("[[setting]]\nname = \"a\"\nflag = []", "flags"),
+        ("[[prompt]]\nname = \"a\"\nmesages = []", "messages"),
+        (
+            "[[prompt]]\nname = \"a\"\nmessages = [{ role = \"users\", content = \"x\" }]",
+            "user",
+        ),
+    ] {
+        // A table ends what stood before it; the rest of the keys are there by then.
+        let text = match more.starts_with('[') {
+            true => format!("{GOOD}{more}\n"),
+            false => with(more),
+        };
+        let error = load_text(&text, false).unwrap_err();
+        let line = text
+            .lines()
+            .position(|line| more.ends_with(line) && !line.is_empty());
+        let place = format!("same.toml:{}:", line.unwrap() + 1);
+        assert!(error.to_string().contains(&place), "{place} {error}");
+        let hint = format!("did you mean `{right}`?");
+        assert!(
+            error.hints().contains(&hint),
+            "{more}: {error} {:?}",
+            error.hints()
+        );
     }
 }

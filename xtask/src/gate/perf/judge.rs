@@ -201,7 +201,8 @@ pub fn counters(plan: &PerfPlan, n_max: &[u32], measured: &Measured) -> Vec<Coun
     records
 }
 
-fn counter(
+/// Judges one counter of what the baseline and the candidate counted, each at least once.
+pub fn counter(
     name: &str,
     n_max: u32,
     relation: Option<Relation>,

@@ -219,7 +219,8 @@ static llama_nextn_fused_chain & llama_nextn_fused_choose(llama_nextn_access & a
     }
 
     waiting->compute(access);
-    waiting.reset();
+
+    access.side().spare = std::move(waiting);
 
     return fused.plain;
 }
@@ -522,8 +523,8 @@ bool llama_nextn_fused_run(llama_context * ctx, const llama_nextn_fused_seq * se
 
     const bool ok = llama_nextn_fused_run_impl(access, *fused, chain, seqs, n_seqs, n_steps, draft);
 
-    if (ok) {
-        access.side().waiting.reset();
+    if (ok && chain.waiting) {
+        access.side().spare = std::move(access.side().waiting);
     }
     chain.waiting = nullptr;
 

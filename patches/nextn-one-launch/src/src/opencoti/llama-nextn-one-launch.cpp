@@ -97,9 +97,11 @@ bool llama_nextn_defer(llama_context * ctx, const llama_batch_ext * batch) {
 
     const auto & model = ctx->get_model();
 
-    std::unique_ptr<llama_nextn_waiting> waiting(new llama_nextn_one_launch_waiting());
-
-    waiting->balloc.reset(new llama_batch_allocr(model.hparams.n_pos_per_embd()));
+    auto waiting = std::move(access.side().spare);
+    if (!waiting) {
+        waiting.reset(new llama_nextn_one_launch_waiting());
+        waiting->balloc.reset(new llama_batch_allocr(model.hparams.n_pos_per_embd()));
+    }
 
     if (!waiting->balloc->init(*batch, model.vocab, false)) {
         return false;
@@ -140,7 +142,9 @@ void llama_nextn_flush(llama_context & ctx) {
 
     llama_nextn_access access { ctx };
 
-    const auto waiting = std::move(ctx.opencoti_nextn->waiting);
+    auto waiting = std::move(ctx.opencoti_nextn->waiting);
 
     waiting->compute(access);
+
+    ctx.opencoti_nextn->spare = std::move(waiting);
 }

@@ -56,6 +56,7 @@ struct llama_nextn_side {
 
     std::unique_ptr<llama_nextn_extra>   extra;
     std::unique_ptr<llama_nextn_waiting> waiting;
+    std::unique_ptr<llama_nextn_waiting> spare; // the one before, since making its parts takes longer than using them
 };
 
 // the parts of a context that are private to it

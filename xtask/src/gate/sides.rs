@@ -1,0 +1,280 @@
+//! The servers of a run: builds of this project, programs, and servers that run already.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::build::Build;
+use crate::ctx::Ctx;
+use crate::error::{Error, Result, ResultExt};
+use crate::gate::Request;
+use crate::gate::client::Client;
+use crate::gate::definition::Plan;
+use crate::gate::identity::{self, Side};
+use crate::gate::missing::Ready;
+use crate::gate::remote::{self, Address};
+use crate::gate::work::Origin;
+use crate::model::{Base, ChashGate, Flavour, GateBackend, PatchSetStamp, SideDefinition};
+use crate::patchset::{Patch, Series};
+use crate::vendor::Pristine;
+
+/// What the gates of a run compare.
+pub struct Sides<'a> {
+    root: PathBuf,
+    /// The two that the user named, in place of what definitions say.
+    named: Option<&'a (PathBuf, PathBuf)>,
+    /// Vanilla and patched, by backend.
+    builds: BTreeMap<&'static str, [Build; 2]>,
+    /// What the builds for the CPU were made from.
+    made: Option<(Pristine, Series)>,
+    /// What the patches declare, and what of that is not applied.
+    switches: Vec<String>,
+    dropped: Vec<String>,
+}
+
+impl<'a> Sides<'a> {
+    /// Builds what the definitions need, and no more.
+    pub fn prepare(ctx: &Ctx, request: &'a Request, plans: &[(Plan, Ready)]) -> Result<Self> {
+        let mut sides = Sides {
+            root: ctx.project.root().to_path_buf(),
+            named: request.servers.as_ref(),
+            builds: BTreeMap::new(),
+            made: None,
+            switches: Vec::new(),
+            dropped: Vec::new(),
+        };
+        let definitions = plans.iter().map(|(plan, _)| &plan.common().definition);
+        let mut backends: Vec<GateBackend> = (definitions
+            .filter(|definition| wants_build(definition)))
+        .map(|definition| definition.backend)
+        .collect();
+        backends.dedup();
+        if sides.named.is_some() || backends.is_empty() {
+            return Ok(sides);
+        }
+        let base: Base = ctx.project.base(request.base.as_deref())?;
+        let series = Series::load(&ctx.project, &base)?;
+        let all = |patches: &[Patch]| -> Vec<String> {
+            let switches = patches.iter().flat_map(|patch| &patch.manifest.switches);
+            switches.cloned().collect()
+        };
+        sides.switches = all(request.patches.as_ref().unwrap_or(&series.patches));
+        sides.dropped = all(&series.patches);
+        let own = &sides.switches;
+        let is_set = |name: &String| {
+            let definitions = plans.iter().map(|(plan, _)| &plan.common().definition);
+            let mut sides = definitions.flat_map(|gate| [&gate.baseline, &gate.candidate]);
+            sides.any(|side| side.env.contains_key(name))
+        };
+        (sides.dropped).retain(|name| !own.contains(name) && is_set(name));
+        for backend in backends {
+            let builds = match (backend, &request.patches) {
+                (GateBackend::Cpu, None) => whole(ctx, &base, &series)?,
+                (GateBackend::Cpu, Some(patches)) => some(ctx, &base, patches)?,
+                // They were found before; see `missing`.
+                (other, _) => found(ctx, &base, other)?,
+            };
+            sides.builds.insert(backend.name(), builds);
+        }
+        let series = match &request.patches {
+            Some(patches) => Series::of(&ctx.project, &base, patches.clone())?,
+            None => series,
+        };
+        sides.made = Some((crate::vendor::ensure(ctx, &base)?, series));
+        Ok(sides)
+    }
+
+    /// What the builds for the CPU were made from; `None` where there are none.
+    pub fn origin(&self) -> Option<Origin<'_>> {
+        let (pristine, series) = self.made.as_ref()?;
+        let [vanilla, patched] = self.builds.get(GateBackend::Cpu.name())?;
+        Some(Origin {
+            pristine,
+            series,
+            vanilla,
+            patched,
+        })
+    }
+
+    /// One side of a gate, checked as far as that goes.
+    pub fn side(
+        &self,
+        gate: &ChashGate,
+        definition: &SideDefinition,
+        is_candidate: bool,
+        model: &Path,
+    ) -> Result<Side> {
+        let mut env = definition.env.clone();
+        env.retain(|name, _| !self.dropped.contains(name));
+        if let Some((baseline, candidate)) = self.named {
+            return Side::of_path(if is_candidate { candidate } else { baseline }, env);
+        }
+        if let Some(flavour) = definition.build {
+            let [vanilla, patched] = (self.builds.get(gate.backend.name()))
+                .ok_or_else(|| Error::internal("a build was not prepared"))?;
+            let build = match flavour {
+                Flavour::Vanilla => vanilla,
+                Flavour::Patched => patched,
+            };
+            // Without any patch the vanilla build stands in for the patched one.
+            return Side::of_build(build, build.manifest.flavour, env);
+        }
+        if let Some(program) = program(&self.root, definition) {
+            return Side::of_path(&program, env);
+        }
+        let name = if is_candidate {
+            "candidate"
+        } else {
+            "baseline"
+        };
+        running(gate, definition, model).context(|| format!("the running server of {name}"))
+    }
+
+    /// Switches that belong to patches which are not applied.
+    pub fn dropped(&self) -> &[String] {
+        &self.dropped
+    }
+
+    /// Whether the sides of gates are builds of this project, unless they say otherwise.
+    fn are_built(&self) -> bool {
+        self.named.is_none()
+    }
+}
+
+/// Whether a side is a build of this project.
+pub fn wants_build(gate: &ChashGate) -> bool {
+    [&gate.baseline, &gate.candidate]
+        .iter()
+        .any(|side| side.build.is_some())
+}
+
+/// The program that a side names, where it does.
+pub fn program(root: &Path, side: &SideDefinition) -> Option<PathBuf> {
+    let from_env = || {
+        let value = std::env::var_os(side.server_env.as_ref()?)?;
+        (!value.is_empty()).then(|| PathBuf::from(value))
+    };
+    match &side.server {
+        Some(path) => Some(root.join(path)),
+        None => from_env(),
+    }
+}
+
+/// Where the running server of a side listens, where it names one, and who may ask it.
+pub fn address(side: &SideDefinition) -> Result<Option<(Address, String)>> {
+    let var = |name: &Option<String>| {
+        let value = std::env::var(name.as_ref()?).ok()?;
+        (!value.is_empty()).then_some(value)
+    };
+    let Some(url) = side.url.clone().or_else(|| var(&side.url_env)) else {
+        return Ok(None);
+    };
+    let key = match &side.api_key_env {
+        None => Some(String::new()),
+        name => var(name),
+    };
+    let address = Address::parse(&url, side.remote)?;
+    Ok(key.map(|key| (address, key)))
+}
+
+fn running(gate: &ChashGate, side: &SideDefinition, model: &Path) -> Result<Side> {
+    let Some((address, key)) = address(side)? else {
+        return Err(Error::internal("a side says nothing"));
+    };
+    let limit = Duration::from_secs(gate.limits.request);
+    let client = Client::of(address.as_str(), &key, limit);
+    let props = client.props()?;
+    let unverified = remote::check(gate, side.n_max, &props, model)?;
+    Ok(Side::of_running(client, address.as_str(), unverified))
+}
+
+fn whole(ctx: &Ctx, base: &Base, series: &Series) -> Result<[Build; 2]> {
+    let pristine = crate::vendor::ensure(ctx, base)?;
+    crate::patchset::apply(ctx, &pristine, series, series.patches.len(), false)?;
+    let build = |flavour| crate::build::ensure(ctx, base, flavour, "cpu");
+    alike([build(Flavour::Vanilla)?, build(Flavour::Patched)?])
+}
+
+/// These patches alone, with a working tree and a build that are not the checkout's.
+fn some(ctx: &Ctx, base: &Base, patches: &[Patch]) -> Result<[Build; 2]> {
+    if !ctx.project.is_aside() {
+        return Err(Error::internal(
+            "the working tree of the checkout would be moved",
+        ));
+    }
+    let vanilla = crate::build::ensure(ctx, base, Flavour::Vanilla, "cpu")?;
+    if patches.is_empty() {
+        return Ok([vanilla.clone(), vanilla]);
+    }
+    let pristine = crate::vendor::ensure(ctx, base)?;
+    let some = Series::of(&ctx.project, base, patches.to_vec())?;
+    crate::patchset::apply(ctx, &pristine, &some, patches.len(), true)?;
+    let source = ctx.project.working_tree(&base.id);
+    let recipe = crate::build::Recipe {
+        base: base.id.clone(),
+        commit: base.commit.clone(),
+        build_number: base.build_number,
+        tree: pristine.manifest.digest(),
+        flavour: Flavour::Patched,
+        backend: "cpu".to_owned(),
+        content: crate::patchset::scan(&source)?.digest(),
+        source,
+        patchset: Some(PatchSetStamp {
+            id: some.id,
+            patches: some.ids(),
+        }),
+        targets: vec!["llama-server".to_owned()],
+    };
+    let patched = crate::build::build(ctx, &recipe, false)?;
+    alike([vanilla, patched])
+}
+
+fn alike(builds: [Build; 2]) -> Result<[Build; 2]> {
+    let [vanilla, patched] = &builds;
+    let flags = crate::build::compare_flags(&vanilla.manifest, &patched.manifest);
+    match flags.first() {
+        Some(first) => Err(Error::finding(format!(
+            "vanilla and patched were not built alike: {first}"
+        ))
+        .hint("cargo xtask build lists all differences; mend the flags or CMake hooks")),
+        None => Ok(builds),
+    }
+}
+
+fn found(ctx: &Ctx, base: &Base, backend: GateBackend) -> Result<[Build; 2]> {
+    let find = |flavour| {
+        let build = Build::find(ctx, &base.id, flavour, backend.name())?;
+        build.ok_or_else(|| Error::internal("a build is gone"))
+    };
+    alike([find(Flavour::Vanilla)?, find(Flavour::Patched)?])
+}
+
+/// What could not be checked of servers that ran already.
+pub fn remarks(baseline: &Side, candidate: &Side) -> Vec<String> {
+    let sides = [("baseline", baseline), ("candidate", candidate)];
+    let remarks = sides.iter().flat_map(|(name, side)| {
+        let unverified = side.stamp.unverified.iter();
+        unverified.map(move |what| format!("{name}, not verified: {what}"))
+    });
+    remarks.collect()
+}
+
+/// Why the two sides are no comparison, whatever their tokens are.
+pub fn void(sides: &Sides<'_>, baseline: &Side, candidate: &Side) -> Option<String> {
+    // What another server listens to is not known.
+    let built: Vec<&Side> = [baseline, candidate]
+        .into_iter()
+        .filter(|side| sides.are_built() && side.is_built())
+        .collect();
+    let unknown = identity::undeclared(&built, &sides.switches);
+    unknown
+        .or_else(|| identity::indistinct(baseline, candidate))
+        .map(|reason| match sides.dropped() {
+            [] => reason,
+            dropped if baseline.env == candidate.env => format!(
+                "{reason} (without the switches of patches that are not applied: {})",
+                dropped.join(", ")
+            ),
+            _ => reason,
+        })
+}

@@ -1,0 +1,440 @@
+//! The store of gate records: plain files below `target/gate/records/`.
+//!
+//! ```text
+//! <run>/run.json      what the run set out to do, written before its first gate
+//! <run>/<gate>.json   one record for each gate that came to an end
+//! ```
+//!
+//! A run is a folder of its own and a file appears whole, so that writers need not know of each
+//! other and a kill leaves complete records. Whoever reads takes nothing for granted: what cannot
+//! be understood is a [`Skipped`] with its reason, and a gate that a run planned and has no
+//! readable record of is missing, never passed.
+
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::error::{Error, Result, ResultExt};
+use crate::model::{GateRecord, HostStamp, RunRecord, RunStamp, write_json};
+use crate::project::suggest;
+
+/// Version of records and runs that is read and written.
+pub const SCHEMA: u32 = 1;
+
+/// Name of the file that a run begins with.
+const RUN: &str = "run.json";
+
+/// Largest file that is read: records are some ten kilobytes.
+const LARGEST: u64 = 64 << 20;
+
+/// The store of one checkout.
+#[derive(Clone, Debug)]
+pub struct Store {
+    dir: PathBuf,
+}
+
+/// A run that is being written.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    dir: PathBuf,
+    stamp: RunStamp,
+}
+
+/// A run as it was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredRun {
+    /// The folder's name.
+    pub id: String,
+    /// What it set out to do; absent where that cannot be read.
+    pub plan: Option<RunRecord>,
+    /// Its records: planned ones first, in that order.
+    pub records: Vec<StoredRecord>,
+    /// Planned gates without a readable record.
+    pub missing: Vec<String>,
+    /// Files that could not be understood.
+    pub skipped: Vec<Skipped>,
+}
+
+/// A record and where it lies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredRecord {
+    /// The file.
+    pub file: PathBuf,
+    /// The record.
+    pub record: GateRecord,
+}
+
+/// A file that was left out, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// The file.
+    pub file: PathBuf,
+    /// Why.
+    pub reason: String,
+}
+
+impl Store {
+    /// The store of the checkout whose folder of gates (`target/gate`) is `gates`.
+    pub fn below(gates: &Path) -> Self {
+        Store {
+            dir: gates.join("records"),
+        }
+    }
+
+    /// Begins a run. Its id is made of the time and of digits that no other run of the same
+    /// second has.
+    pub fn begin(
+        &self,
+        command: &str,
+        quick: bool,
+        gates: Vec<String>,
+        host: HostStamp,
+    ) -> Result<Writer> {
+        fs_err::create_dir_all(&self.dir)?;
+        let (id, dir, started) = loop {
+            let now = jiff::Timestamp::now();
+            let id = format!("{}-{}", now.strftime("%Y%m%dT%H%M%SZ"), tag(&now));
+            let dir = self.dir.join(&id);
+            match fs_err::create_dir(&dir) {
+                Ok(()) => break (id, dir, now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let stamp = RunStamp { id, host };
+        let run = RunRecord {
+            schema: SCHEMA,
+            run: stamp.clone(),
+            started,
+            command: command.to_owned(),
+            quick,
+            gates,
+        };
+        write_json(&dir.join(RUN), &run)?;
+        Ok(Writer { dir, stamp })
+    }
+
+    /// Ids of all runs, oldest first.
+    pub fn runs(&self) -> Result<Vec<String>> {
+        let mut ids = Vec::new();
+        for (name, path) in entries(&self.dir)? {
+            if path.is_dir() {
+                ids.push(name);
+            }
+        }
+        Ok(ids)
+    }
+
+    /// The run whose id is, or alone begins with, `text`; `latest` is the newest.
+    pub fn find(&self, text: &str) -> Result<String> {
+        let mut runs = self.runs()?;
+        if text == "latest" {
+            return runs.pop().ok_or_else(|| {
+                Error::usage("there is no record of a gate yet").hint("cargo xtask gate")
+            });
+        }
+        if let Some(at) = runs.iter().position(|run| run == text) {
+            return Ok(runs.swap_remove(at));
+        }
+        let begins = |run: &&String| !text.is_empty() && run.starts_with(text);
+        match runs.iter().filter(begins).collect::<Vec<_>>().as_slice() {
+            [one] => Ok((*one).clone()),
+            [] => Err(
+                Error::usage(format!("no run is `{text}` or begins with it"))
+                    .hint(suggest(
+                        text,
+                        runs.iter().rev().take(8).map(String::as_str),
+                        "runs",
+                    ))
+                    .hint("`latest` is the newest run; a path to a record works too"),
+            ),
+            several => Err(
+                Error::usage(format!("{} runs begin with `{text}`", several.len())).hint(format!(
+                    "they end with {} and {}",
+                    several[0],
+                    several[several.len() - 1]
+                )),
+            ),
+        }
+    }
+
+    /// Reads a run.
+    pub fn read(&self, id: &str) -> Result<StoredRun> {
+        read_run(&self.dir.join(id))
+    }
+}
+
+impl Writer {
+    /// The run.
+    pub fn stamp(&self) -> &RunStamp {
+        &self.stamp
+    }
+
+    /// Stores a record, and says where.
+    pub fn add(&self, record: &mut GateRecord) -> Result<PathBuf> {
+        record.run = Some(self.stamp.clone());
+        let file = self.dir.join(format!("{}.json", record.gate));
+        write_json(&file, record)?;
+        Ok(file)
+    }
+}
+
+/// Four digits from what differs between two runs of the same second.
+fn tag(now: &jiff::Timestamp) -> String {
+    let parts = [
+        now.as_nanosecond().to_le_bytes().to_vec(),
+        std::process::id().to_le_bytes().to_vec(),
+    ];
+    let digest = crate::model::Digest::of_parts(parts.iter().map(Vec::as_slice));
+    digest.to_string()[..4].to_owned()
+}
+
+/// Reads the run that is the folder `dir`.
+pub fn read_run(dir: &Path) -> Result<StoredRun> {
+    let name = dir.file_name().unwrap_or_default();
+    let mut run = StoredRun {
+        id: name.to_string_lossy().into_owned(),
+        plan: None,
+        records: Vec::new(),
+        missing: Vec::new(),
+        skipped: Vec::new(),
+    };
+    if !dir.is_dir() {
+        return Err(Error::usage(format!("{} is no run", dir.display())));
+    }
+    for (name, file) in entries(dir)? {
+        if !name.ends_with(".json") || file.is_dir() {
+            continue;
+        }
+        let skip = |reason| Skipped {
+            file: file.clone(),
+            reason,
+        };
+        if name == RUN {
+            match read::<RunRecord>(&file) {
+                Ok(plan) => run.plan = Some(plan),
+                Err(reason) => run.skipped.push(skip(reason)),
+            }
+            continue;
+        }
+        match read::<GateRecord>(&file) {
+            Ok(record) if format!("{}.json", record.gate) != name => run.skipped.push(skip(
+                format!("it is the record of another gate: {}", record.gate),
+            )),
+            Ok(record) => run.records.push(StoredRecord { file, record }),
+            Err(reason) => run.skipped.push(skip(reason)),
+        }
+    }
+    if run.plan.is_none()
+        && !run
+            .skipped
+            .iter()
+            .any(|skipped| skipped.file.ends_with(RUN))
+    {
+        run.skipped.push(Skipped {
+            file: dir.join(RUN),
+            reason: "it is missing: what the run set out to do is not known".to_owned(),
+        });
+    }
+    if let Some(plan) = &run.plan {
+        let place = |gate: &str| plan.gates.iter().position(|planned| planned == gate);
+        let last = plan.gates.len();
+        run.records
+            .sort_by_key(|stored| place(&stored.record.gate).unwrap_or(last));
+        let lacks = |gate: &&String| !run.records.iter().any(|s| s.record.gate == **gate);
+        run.missing = plan.gates.iter().filter(lacks).cloned().collect();
+    }
+    Ok(run)
+}
+
+/// Reads one record wherever it lies. What cannot be understood is a config error.
+pub fn read_record(file: &Path) -> Result<StoredRecord> {
+    let record = read(file)
+        .map_err(Error::config)
+        .context(|| file.display().to_string())?;
+    Ok(StoredRecord {
+        file: file.to_owned(),
+        record,
+    })
+}
+
+/// Reads a file of the store, or says in one line why not.
+fn read<T: DeserializeOwned>(file: &Path) -> std::result::Result<T, String> {
+    let size = fs_err::metadata(file).map_err(|error| error.to_string())?;
+    if size.len() > LARGEST {
+        return Err(format!("{} bytes are more than a record has", size.len()));
+    }
+    let text = fs_err::read_to_string(file).map_err(|error| error.to_string())?;
+    let value: Value =
+        serde_json::from_str(&text).map_err(|error| format!("it is damaged: {error}"))?;
+    // The schema first: its number explains more than the first key that is new in it.
+    match value.get("schema").map(Value::as_u64) {
+        Some(Some(schema)) if schema == u64::from(SCHEMA) => {}
+        Some(Some(schema)) => {
+            return Err(format!(
+                "schema {schema} is not understood; this program reads schema {SCHEMA}"
+            ));
+        }
+        _ => return Err("it has no schema: it is no record of this program".to_owned()),
+    }
+    serde_json::from_value(value)
+        .map_err(|error| format!("it does not fit schema {SCHEMA}: {error}"))
+}
+
+/// Entries of a folder by name, without temporary and hidden ones; none where there is no folder.
+fn entries(dir: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let list = match fs_err::read_dir(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        list => list?,
+    };
+    let mut entries = Vec::new();
+    for entry in list {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.starts_with('.') {
+            entries.push((name, entry.path()));
+        }
+    }
+    entries.sort();
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::testing::record;
+
+    fn host() -> HostStamp {
+        HostStamp {
+            system: "linux x86_64".to_owned(),
+            processors: 2,
+            model: None,
+        }
+    }
+
+    fn begin(store: &Store, gates: &[&str]) -> Writer {
+        let gates = gates.iter().map(|gate| (*gate).to_owned()).collect();
+        store
+            .begin("cargo xtask gate", false, gates, host())
+            .unwrap()
+    }
+
+    fn named(gate: &str) -> GateRecord {
+        let mut record = record(&|_, _, _| {});
+        record.gate = gate.to_owned();
+        record
+    }
+
+    #[test]
+    fn what_was_written_is_read_in_the_order_of_the_plan() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::below(dir.path());
+        assert!(store.runs().unwrap().is_empty());
+        let writer = begin(&store, &["z", "lost", "a"]);
+        writer.add(&mut named("a")).unwrap();
+        let file = writer.add(&mut named("z")).unwrap();
+        let run = store.read(&store.find("latest").unwrap()).unwrap();
+        let gates: Vec<&str> = run.records.iter().map(|s| s.record.gate.as_str()).collect();
+        assert_eq!(gates, ["z", "a"]);
+        assert_eq!(run.missing, ["lost"]);
+        assert!(run.skipped.is_empty(), "{:?}", run.skipped);
+        assert_eq!(read_record(&file).unwrap(), run.records[0]);
+        assert_eq!(run.records[0].record.run.as_ref(), Some(writer.stamp()));
+    }
+
+    #[test]
+    fn damaged_old_and_foreign_files_are_named_and_skipped() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::below(dir.path());
+        let writer = begin(&store, &["a", "cut", "new", "more", "odd"]);
+        let file = writer.add(&mut named("a")).unwrap();
+        let good = fs_err::read_to_string(&file).unwrap();
+        let write = |name: &str, text: &[u8]| fs_err::write(writer.dir.join(name), text).unwrap();
+        write("cut.json", &good.as_bytes()[..good.len() / 2]);
+        write(
+            "new.json",
+            good.replace("\"schema\": 1", "\"schema\": 2").as_bytes(),
+        );
+        write(
+            "more.json",
+            good.replace("\"quick\"", "\"later\": 1, \"quick\"")
+                .as_bytes(),
+        );
+        write("odd.json", b"[1, 2]");
+        write("bytes.json", &[0xff, 0xfe]);
+        write("renamed.json", good.as_bytes());
+        write("null.json", good.replace("12.34", "null").as_bytes());
+        write(".tmp-x.json", b"{");
+        write("notes.txt", b"x");
+        fs_err::create_dir(writer.dir.join("folder.json")).unwrap();
+        let run = store.read(&writer.stamp().id).unwrap();
+        assert_eq!(run.records.len(), 1);
+        assert_eq!(run.missing, ["cut", "new", "more", "odd"]);
+        let reason = |name: &str| {
+            let mut all = run.skipped.iter();
+            let found = all.find(|skipped| skipped.file.ends_with(name));
+            found.map_or("", |skipped| skipped.reason.as_str())
+        };
+        assert!(reason("cut.json").contains("damaged: EOF"));
+        assert!(reason("new.json").contains("schema 2 is not understood"));
+        assert!(reason("more.json").contains("unknown field `later`"));
+        assert!(reason("odd.json").contains("no schema"));
+        assert!(!reason("bytes.json").is_empty());
+        assert!(reason("renamed.json").contains("another gate: a"));
+        assert!(reason("null.json").contains("invalid type: null"));
+        assert_eq!(run.skipped.len(), 7);
+        let error = read_record(&writer.dir.join("new.json")).unwrap_err();
+        assert_eq!(error.kind(), crate::Kind::Config);
+        fs_err::remove_file(writer.dir.join(RUN)).unwrap();
+        let run = store.read(&writer.stamp().id).unwrap();
+        assert!(run.plan.is_none() && run.skipped.len() == 8);
+    }
+
+    #[test]
+    fn writers_of_the_same_moment_do_not_meet() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::below(dir.path());
+        let record = named("a");
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..4 {
+                        begin(&store, &["a"]).add(&mut record.clone()).unwrap();
+                        // A reader in between sees whole files or none.
+                        for run in store.runs().unwrap() {
+                            let run = store.read(&run).unwrap();
+                            let damaged = |s: &Skipped| !s.reason.contains("missing");
+                            assert!(!run.skipped.iter().any(damaged), "{:?}", run.skipped);
+                        }
+                    }
+                });
+            }
+        });
+        let runs = store.runs().unwrap();
+        assert_eq!(runs.len(), 32);
+        for run in runs {
+            assert_eq!(store.read(&run).unwrap().records.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_run_is_found_by_what_only_it_begins_with() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::below(dir.path());
+        assert!(store.find("latest").is_err());
+        for id in ["20260101T000000Z-aaaa", "20260102T000000Z-bbbb"] {
+            fs_err::create_dir_all(dir.path().join("records").join(id)).unwrap();
+        }
+        assert_eq!(store.find("20260101").unwrap(), "20260101T000000Z-aaaa");
+        assert_eq!(store.find("latest").unwrap(), "20260102T000000Z-bbbb");
+        assert!(
+            store
+                .find("2026")
+                .unwrap_err()
+                .to_string()
+                .contains("2 runs")
+        );
+        assert!(store.find("").is_err() && store.find("../records").is_err());
+    }
+}

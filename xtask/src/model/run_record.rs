@@ -1,0 +1,45 @@
+//! `target/gate/records/<run>/run.json`: what a run of gates set out to do.
+
+use serde::{Deserialize, Serialize};
+
+/// One run of gates. Written before the first gate, so that a run that breaks off is seen to
+/// lack records instead of passing with those that it has.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunRecord {
+    /// Version of this format; 1.
+    pub schema: u32,
+    /// The run.
+    pub run: RunStamp,
+    /// When it began, RFC 3339, UTC.
+    pub started: String,
+    /// What makes it again.
+    pub command: String,
+    /// Whether only the quick subsets run.
+    pub quick: bool,
+    /// The gates, in their order.
+    pub gates: Vec<String>,
+}
+
+/// What all records of one run share.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunStamp {
+    /// The run's id, which is also the name of its folder. Later runs sort behind earlier ones.
+    pub id: String,
+    /// Where it ran.
+    pub host: HostStamp,
+}
+
+/// A machine, without its name.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostStamp {
+    /// `linux x86_64`.
+    pub system: String,
+    /// Processors that may be used.
+    pub processors: usize,
+    /// Name of the first one, where the system tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}

@@ -1,0 +1,199 @@
+//! What a gate judged, one by one, whatever its kind.
+
+use serde_json::Value;
+
+use crate::gate::table::place;
+use crate::model::{GateRecord, TokenDifference, Verdict};
+
+/// One thing that a gate judged.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Case {
+    /// What it is, unique in its gate as far as the record's names are.
+    pub name: String,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Why, where it is not a pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Where tokens differ.
+    #[serde(skip)]
+    pub difference: Option<TokenDifference>,
+}
+
+/// Parts of a record that are read here as what they are, or that judge nothing.
+const KNOWN: [&str; 3] = ["cells", "acceptance", "perf"];
+
+/// Everything that `record` judges. Never empty, and never better than the record: where its
+/// verdict does not follow from its parts, the gate as a whole is a case of its own.
+pub fn cases(record: &GateRecord) -> Vec<Case> {
+    let mut cases: Vec<Case> = (record.cells.iter())
+        .map(|cell| Case {
+            name: place(cell),
+            verdict: cell.verdict,
+            reason: cell.reason.clone(),
+            difference: (cell
+                .control_difference
+                .as_ref()
+                .or(cell.difference.as_ref()))
+            .cloned(),
+        })
+        .collect();
+    let mut add = |name: String, verdict: Verdict, reason: &Option<String>| {
+        cases.push(Case {
+            name,
+            verdict,
+            reason: reason.clone(),
+            difference: None,
+        });
+    };
+    for share in &record.acceptance {
+        add(
+            format!("n_max {}", share.n_max),
+            share.verdict,
+            &share.reason,
+        );
+    }
+    for metric in record.perf.iter().flat_map(|perf| &perf.metrics) {
+        if let Some(verdict) = metric.verdict {
+            let name = format!("n_max {}, {}", metric.n_max, metric.metric.name());
+            add(name, verdict, &metric.reason);
+        }
+    }
+    for counter in record.perf.iter().flat_map(|perf| &perf.counters) {
+        if let Some(verdict) = counter.verdict {
+            let name = format!("n_max {}, {}", counter.n_max, counter.name);
+            add(name, verdict, &counter.reason);
+        }
+    }
+    if let Ok(Value::Object(parts)) = serde_json::to_value(record) {
+        for (name, part) in parts {
+            if !KNOWN.contains(&name.as_str()) {
+                walk(&name, &part, &mut cases);
+            }
+        }
+    }
+    let judged = Verdict::all(cases.iter().map(|case| case.verdict));
+    if cases.is_empty() || judged != record.verdict || record.reason.is_some() {
+        let whole = Case {
+            name: "the gate as a whole".to_owned(),
+            verdict: record.verdict,
+            reason: record.reason.clone(),
+            difference: None,
+        };
+        cases.insert(0, whole);
+    }
+    cases
+}
+
+/// Objects with a verdict, however deep, in the parts that kinds of gates add to their records.
+fn walk(path: &str, value: &Value, cases: &mut Vec<Case>) {
+    match value {
+        Value::Array(list) => list.iter().for_each(|value| walk(path, value, cases)),
+        Value::Object(map) => {
+            if let Some(verdict) = map.get("verdict").and_then(verdict) {
+                let text = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
+                cases.push(Case {
+                    name: named(path, map),
+                    verdict,
+                    reason: text("reason"),
+                    difference: None,
+                });
+            }
+            for (name, value) in map {
+                walk(&format!("{path} {name}"), value, cases);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn verdict(value: &Value) -> Option<Verdict> {
+    serde_json::from_value(value.clone()).ok()
+}
+
+/// `needles prompt long, depth 0.5`: the part, and its first short scalars.
+fn named(path: &str, map: &serde_json::Map<String, Value>) -> String {
+    let scalars = map.iter().filter_map(|(key, value)| match value {
+        _ if ["verdict", "reason"].contains(&key.as_str()) => None,
+        Value::String(text) if text.chars().count() <= 48 => Some(format!("{key} {text}")),
+        Value::Number(number) => Some(format!("{key} {number}")),
+        _ => None,
+    });
+    let scalars: Vec<String> = scalars.take(4).collect();
+    match scalars.is_empty() {
+        true => path.to_owned(),
+        false => format!("{path} {}", scalars.join(", ")),
+    }
+}
+
+/// Worst first.
+pub fn rank(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Fail => 0,
+        Verdict::Inconclusive => 1,
+        Verdict::Skipped => 2,
+        Verdict::Pass => 3,
+    }
+}
+
+/// How many cases have each verdict.
+pub fn counts(cases: &[Case]) -> [(Verdict, usize); 4] {
+    [
+        Verdict::Fail,
+        Verdict::Inconclusive,
+        Verdict::Skipped,
+        Verdict::Pass,
+    ]
+    .map(|verdict| {
+        (
+            verdict,
+            cases.iter().filter(|c| c.verdict == verdict).count(),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::testing::{record, tangle};
+
+    #[test]
+    fn every_cell_is_a_case() {
+        let record = record(&tangle);
+        let cases = cases(&record);
+        assert_eq!(cases.len(), record.cells.len());
+        assert!(cases.iter().any(|c| c.difference.is_some()));
+        let summed: usize = counts(&cases).iter().map(|(_, count)| count).sum();
+        assert_eq!(summed, cases.len());
+    }
+
+    #[test]
+    fn a_gate_is_never_better_than_its_record() {
+        let mut record = record(&|_, _, _| {});
+        record.verdict = Verdict::Inconclusive;
+        record.reason = Some("the very same files".to_owned());
+        let all = cases(&record);
+        assert_eq!(all[0].verdict, Verdict::Inconclusive);
+        assert_eq!(all[0].reason.as_deref(), Some("the very same files"));
+        record.reason = None;
+        assert_eq!(cases(&record)[0].verdict, Verdict::Inconclusive);
+        record.cells.clear();
+        record.verdict = Verdict::Pass;
+        assert_eq!(cases(&record).len(), 1);
+        record.verdict = Verdict::Skipped;
+        assert_eq!(cases(&record)[0].verdict, Verdict::Skipped);
+    }
+
+    #[test]
+    fn verdicts_of_unknown_parts_are_found() {
+        let part = serde_json::json!([{
+            "prompt": "long", "depth": 0.5, "verdict": "fail", "reason": "lost",
+            "sides": [{"verdict": "pass"}, {"verdict": "odd"}]
+        }]);
+        let mut found = Vec::new();
+        walk("needles", &part, &mut found);
+        assert_eq!(found[0].name, "needles depth 0.5, prompt long");
+        assert_eq!((found[0].verdict, found.len()), (Verdict::Fail, 2));
+        assert_eq!(found[0].reason.as_deref(), Some("lost"));
+    }
+}
