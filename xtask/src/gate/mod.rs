@@ -2,6 +2,7 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
+//! | `choose` | which gates run where none is named |
 //! | `definition`, `prompts` | `gates/*.toml` into plans, fully checked |
 //! | `identity` | is each side the build that it is taken for? |
 //! | `sides` | the servers of a run: builds, programs, running servers |
@@ -36,6 +37,7 @@ pub mod artifacts;
 pub mod bisect;
 pub mod chash;
 pub mod checks;
+mod choose;
 pub mod client;
 pub mod counters;
 pub mod definition;
@@ -68,11 +70,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::ctx::Ctx;
-use crate::error::{Error, Kind, Result, ResultExt};
+use crate::error::{Kind, Result, ResultExt};
 use crate::model::{
     Digest, GateRecord, HostStamp, ModelSource, ModelStamp, PromptStamp, SkippedGate, Verdict,
 };
-use crate::patchset::{Patch, Series};
+use crate::patchset::Patch;
 use definition::Plan;
 use session::Halt;
 use sides::{Sides, void};
@@ -130,9 +132,9 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     let mut plans = definition::load(&ctx.project, &request.gates, request.quick)?;
     if request.gates.is_empty() {
         if request.servers.is_none() {
-            complete(ctx, request, &plans)?;
+            choose::of_base(ctx, request.base.as_deref(), &mut plans)?;
         }
-        leave_out(ctx, &mut plans)?;
+        choose::defaults(ctx, &mut plans)?;
     }
     let dir = ctx.project.gate_dir();
     fs_err::create_dir_all(&dir)?;
@@ -217,49 +219,6 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         skipped,
         run: run.stamp().id.clone(),
     })
-}
-
-/// Refuses to run "all gates" where one that a patch is to be judged by is missing: a lost or
-/// misspelt definition would pass by not being there.
-fn complete(ctx: &Ctx, request: &Request, plans: &[Plan]) -> Result<()> {
-    let base = ctx.project.base(request.base.as_deref())?;
-    let known: Vec<&str> = plans
-        .iter()
-        .map(|plan| plan.common().definition.id.as_str())
-        .collect();
-    for patch in Series::load(&ctx.project, &base)?.patches {
-        for gate in &patch.manifest.gates {
-            if !known.contains(&gate.as_str()) {
-                return Err(Error::config(format!(
-                    "`{}` is judged by the gate `{gate}`, and there is no gates/{gate}.toml",
-                    patch.id()
-                ))
-                .hint(crate::project::suggest(gate, known.into_iter(), "gates"))
-                .hint("bring the definition back, or mend `gates` in patch.toml"));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Leaves out what runs only where it is named, and says so.
-fn leave_out(ctx: &Ctx, plans: &mut Vec<Plan>) -> Result<()> {
-    let is_default = |plan: &Plan| plan.common().definition.default;
-    let left_out: Vec<String> = (plans.iter().filter(|plan| !is_default(plan)))
-        .map(|plan| plan.common().definition.id.clone())
-        .collect();
-    plans.retain(is_default);
-    if plans.is_empty() {
-        return Err(Error::usage("no gate runs without being named")
-            .hint(format!("cargo xtask gate --gate {}", left_out.join(" "))));
-    }
-    if !left_out.is_empty() {
-        ctx.sink.note(&format!(
-            "not run, since its definition is no default: {0} (cargo xtask gate --gate {0})",
-            left_out.join(" ")
-        ));
-    }
-    Ok(())
 }
 
 fn latest(dir: &Path, gate: &str) -> PathBuf {

@@ -15,6 +15,23 @@ static const int32_t LLAMA_NEXTN_FUSED_N_TOP = 10;
 
 using llama_nextn_fused_parts = std::vector<std::vector<llama_seq_id>>;
 
+class llama_kv_cache;
+
+// The cells of a cache with a window that the first step looks at. Such a cache gives out cells again
+// that have left the window of the newest token. All steps have their cells before any mask is written,
+// so what a later step takes must not be what the first one looks at.
+struct llama_nextn_fused_seen {
+    // the rows of `ubatch` are about to be given cells; false: there is no memory
+    bool look(const llama_kv_cache & kv, const llama_ubatch & ubatch, int64_t n_streams);
+
+    // whether a later step, about to be given cells, takes one of them, or finds none
+    bool takes(const llama_kv_cache & kv, const llama_ubatch & ubatch) const;
+
+private:
+    ggml_context_ptr        ctx;
+    ggml_backend_buffer_ptr buf;
+};
+
 // One step of the sequences that are decoded in one micro-batch.
 struct llama_nextn_fused_node {
     // what the loop has for one decode; the graph's inputs point into them
@@ -31,9 +48,7 @@ struct llama_nextn_fused_node {
     ggml_tensor * top        = nullptr; // I32 [n_top, n_seqs]
     ggml_tensor * top_logits = nullptr; // F32 [1, n_top, n_seqs]
 
-    // of the first step, if the cache has a window: the mask of all its cells
-    ggml_context_ptr        ctx_seen;
-    ggml_backend_buffer_ptr buf_seen;
+    llama_nextn_fused_seen seen; // of the first step, if the cache has a window
 };
 
 // A graph of all steps, and what it was built for.

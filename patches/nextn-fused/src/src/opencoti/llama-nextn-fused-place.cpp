@@ -4,24 +4,21 @@
 #include "llama-kv-cache-iswa.h"
 #include "llama-model.h"
 
-// A cache with a window gives out cells again that have left the window of the newest token. All
-// steps have their cells before any mask is written, so what a later step takes must not be what the
-// first one looks at.
-static bool llama_nextn_fused_see(llama_nextn_fused_node & first, const llama_kv_cache & kv, const llama_ubatch & ubatch, int64_t n_streams) {
+bool llama_nextn_fused_seen::look(const llama_kv_cache & kv, const llama_ubatch & ubatch, int64_t n_streams) {
     ggml_init_params params = {
         /*.mem_size   =*/ ggml_tensor_overhead(),
         /*.mem_buffer =*/ nullptr,
         /*.no_alloc   =*/ true,
     };
-    first.ctx_seen.reset(ggml_init(params));
+    ctx.reset(ggml_init(params));
 
-    ggml_tensor * seen = ggml_new_tensor_4d(first.ctx_seen.get(), GGML_TYPE_F32, kv.get_size(), ubatch.n_tokens/n_streams, 1, n_streams);
+    ggml_tensor * seen = ggml_new_tensor_4d(ctx.get(), GGML_TYPE_F32, kv.get_size(), ubatch.n_tokens/n_streams, 1, n_streams);
 
-    if (!first.buf_seen || ggml_backend_buffer_get_size(first.buf_seen.get()) < ggml_nbytes(seen)) {
-        first.buf_seen.reset(ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), ggml_nbytes(seen)));
+    if (!buf || ggml_backend_buffer_get_size(buf.get()) < ggml_nbytes(seen)) {
+        buf.reset(ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), ggml_nbytes(seen)));
     }
-    if (!first.buf_seen ||
-            ggml_backend_tensor_alloc(first.buf_seen.get(), seen, ggml_backend_buffer_get_base(first.buf_seen.get())) != GGML_STATUS_SUCCESS) {
+    if (!buf ||
+            ggml_backend_tensor_alloc(buf.get(), seen, ggml_backend_buffer_get_base(buf.get())) != GGML_STATUS_SUCCESS) {
         return false;
     }
 
@@ -30,8 +27,8 @@ static bool llama_nextn_fused_see(llama_nextn_fused_node & first, const llama_kv
     return true;
 }
 
-static bool llama_nextn_fused_takes_seen(const llama_nextn_fused_node & first, const llama_kv_cache & kv, const llama_ubatch & ubatch) {
-    const ggml_tensor * seen = ggml_get_first_tensor(first.ctx_seen.get());
+bool llama_nextn_fused_seen::takes(const llama_kv_cache & kv, const llama_ubatch & ubatch) const {
+    const ggml_tensor * seen = ggml_get_first_tensor(ctx.get());
 
     const int64_t n_cells   = seen->ne[0];
     const int64_t n_rows    = seen->ne[1];
@@ -130,8 +127,8 @@ bool llama_nextn_fused_place(
 
                 const auto & swa = *iswa->get_swa();
 
-                if (k == 0 ? !llama_nextn_fused_see       (first, swa, ubatch, access.cparams().kv_unified ? 1 : ubatch.n_tokens)
-                           :  llama_nextn_fused_takes_seen(first, swa, ubatch)) {
+                if (k == 0 ? !first.seen.look (swa, ubatch, access.cparams().kv_unified ? 1 : ubatch.n_tokens)
+                           :  first.seen.takes(swa, ubatch)) {
                     return false;
                 }
             }

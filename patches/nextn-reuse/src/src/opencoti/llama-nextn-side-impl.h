@@ -70,6 +70,7 @@ struct llama_nextn_access {
     llama_memory_i         * memory()        { return ctx.memory.get(); }
     uint32_t               & n_outputs()     { return ctx.n_outputs; }
     std::vector<int32_t>   & output_ids()    { return ctx.output_ids; }
+    bool                   & need_reserve()  { return ctx.sched_need_reserve; }
     bool                     reuse_disable() { return ctx.graph_reuse_disable; }
     int32_t                & n_reused()      { return ctx.n_reused; }
     int32_t                & n_eval()        { return ctx.n_eval; }
