@@ -1,7 +1,7 @@
 //! Which patch of the series first breaks a gate.
 //!
 //! Prefixes of the series are built and gated, the next one being chosen by a binary search
-//! ([`search`]). Working tree and builds are not the checkout's ([`crate::project::Project::aside`]).
+//! ([`mod@search`]). Working tree and builds are not the checkout's ([`crate::project::Project::aside`]).
 //! A switch of a patch that is not applied cannot be set: it is left out, and where both sides
 //! are then the same, there is nothing yet that could break the gate.
 
