@@ -91,6 +91,9 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
         request.run(ctx, &dir, recipe)?;
     }
     crate::model::write_atomic(&dir.join(SEEN), sources.manifest.text().as_bytes())?;
+    if kit.is_some() {
+        shaders::note_dependencies(&dir, &sources.manifest)?;
+    }
     compile(ctx, recipe, &request, &dir, shaders.as_deref())?;
     drop_dead(ctx, &request, &dir)?;
     if !sources.unchanged()? {

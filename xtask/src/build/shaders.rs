@@ -71,6 +71,32 @@ pub fn folder(
     Ok(Some(dir))
 }
 
+/// Says of each shader that it depends on itself, where nothing says what it depends on. The compiler
+/// writes that, and is not called for shaders that it is too old for; Ninja would make those anew each
+/// time, and link everything.
+pub fn note_dependencies(dir: &Path, sources: &TreeManifest) -> Result<()> {
+    let out = dir.join("out/ggml/src/ggml-vulkan");
+    if !out.is_dir() {
+        return Ok(());
+    }
+    for (path, _) in sources.iter() {
+        let Some(name) = path.as_str().strip_prefix(SHADERS) else {
+            continue;
+        };
+        let file = out.join(format!("{name}.cpp.d"));
+        if !name.ends_with(".comp") || name.contains('/') || file.is_file() {
+            continue;
+        }
+        let made = out.join(format!("{name}.cpp"));
+        let source = dir.join("src").join(path.as_str());
+        // As make has it: a blank in a name needs a backslash.
+        let quoted = |path: &Path| path.display().to_string().replace(' ', "\\ ");
+        let text = format!("{}: {}\n", quoted(&made), quoted(&source));
+        crate::model::write_atomic(&file, text.as_bytes())?;
+    }
+    Ok(())
+}
+
 /// What decides of every shader besides its own text and the words of the call.
 fn key(kit: &VulkanKit, sources: &TreeManifest) -> Result<Digest> {
     let compiler = Digest::of_file(&kit.glslc.path)?;
@@ -265,6 +291,37 @@ mod tests {
         assert_ne!(first, second);
         fs::write(&kit.glslc.path, "another").unwrap();
         assert_ne!(second, now());
+    }
+
+    #[test]
+    fn a_shader_that_nothing_is_said_of_depends_on_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("src");
+        for name in ["a.comp", "b.comp", "feature-tests/c.comp", "types.glsl"] {
+            let file = tree.join(SHADERS).join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "").unwrap();
+        }
+        let sources = TreeManifest::of_tree(&tree, |_| false).unwrap();
+        note_dependencies(dir.path(), &sources).unwrap();
+        let out = dir.path().join("out/ggml/src/ggml-vulkan");
+        assert!(!out.exists(), "nothing is configured");
+        fs::create_dir_all(&out).unwrap();
+        fs::write(out.join("b.comp.cpp.d"), "the compiler's").unwrap();
+        note_dependencies(dir.path(), &sources).unwrap();
+        let mut names: Vec<_> = fs::read_dir(&out)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["a.comp.cpp.d", "b.comp.cpp.d"]);
+        let text = fs::read_to_string(out.join("a.comp.cpp.d")).unwrap();
+        assert!(
+            text.contains("a.comp.cpp: ") && text.ends_with("/a.comp\n"),
+            "{text}"
+        );
+        let kept = fs::read_to_string(out.join("b.comp.cpp.d")).unwrap();
+        assert_eq!(kept, "the compiler's");
     }
 
     #[test]
