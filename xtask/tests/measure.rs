@@ -8,7 +8,7 @@
 //! `MEASURE_MODEL` names a GGUF file in place of the fixture, `MEASURE_FLAGS` more server flags,
 //! `MEASURE_ROUNDS` another number of rounds than 7, `MEASURE_TOKENS` another length of the answers than
 //! 240, `MEASURE_LONG` another length of the long prompt than 1024, `MEASURE_N_MAX` other longest drafts than `1,2,3`; `MEASURE_LAVAPIPE=1` measures the build for Vulkan
-//! on lavapipe. The patched build and the fixture must be there;
+//! on lavapipe, and `MEASURE_ROWS=off;all` only these rows. The patched build and the fixture must be there;
 //! `compute_bound` makes its own model, of 890 MB, under `target/`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -269,7 +269,13 @@ fn nextn_switches() {
     };
     let n_max = std::env::var("MEASURE_N_MAX").unwrap_or_else(|_| "1,2,3".to_owned());
     let n_max: Vec<u32> = n_max.split(',').map(|n| n.parse().unwrap()).collect();
-    measure(&work, &ROWS, &n_max, 7);
+    let rows: Vec<Row> = match std::env::var("MEASURE_ROWS") {
+        Ok(names) => (ROWS.into_iter())
+            .filter(|(name, _)| names.split(';').any(|wanted| wanted == *name))
+            .collect(),
+        Err(_) => ROWS.to_vec(),
+    };
+    measure(&work, &rows, &n_max, 7);
 }
 
 /// Where a launch costs nothing beside what it computes, nothing may be lost: 223 million weights.
