@@ -7,7 +7,7 @@
 //!
 //! `MEASURE_MODEL` names a GGUF file in place of the fixture, `MEASURE_FLAGS` more server flags,
 //! `MEASURE_ROUNDS` another number of rounds than 7. The patched build and the fixture must be there;
-//! `compute_bound` makes its own model, of 890 MB, under `target/`.
+//! `compute_bound` and `heads_compute_bound` make their own models, of about 1 GB, under `target/`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -47,6 +47,33 @@ const ONE_LAUNCH: &[&str] = &[
     "OPENCOTI_NEXTN_KV_ONLY",
     "OPENCOTI_MTP_FUSED_NEXTN",
     "OPENCOTI_NEXTN_ONE_LAUNCH",
+];
+
+/// For models with several NextN blocks.
+const HEADS: [Row; 5] = [
+    ("off", &[]),
+    ("heads reuse", &["OPENCOTI_NEXTN_HEADS_REUSE"]),
+    (
+        "heads reuse, kv-only",
+        &["OPENCOTI_NEXTN_HEADS_REUSE", "OPENCOTI_NEXTN_KV_ONLY"],
+    ),
+    (
+        "fused heads",
+        &[
+            "OPENCOTI_NEXTN_REUSE",
+            "OPENCOTI_NEXTN_KV_ONLY",
+            "OPENCOTI_NEXTN_FUSED_HEADS",
+        ],
+    ),
+    (
+        "fused heads, one launch",
+        &[
+            "OPENCOTI_NEXTN_REUSE",
+            "OPENCOTI_NEXTN_KV_ONLY",
+            "OPENCOTI_NEXTN_FUSED_HEADS",
+            "OPENCOTI_NEXTN_ONE_LAUNCH",
+        ],
+    ),
 ];
 
 /// Prompt for what a cycle costs: with the answer it stays below the first boundary of 256 cells.
@@ -240,25 +267,60 @@ fn nextn_switches() {
     measure(&work, &ROWS, &[1, 2, 3], 7);
 }
 
-/// Where a launch costs nothing beside what it computes, nothing may be lost: 223 million weights.
-#[test]
-#[ignore = "a measurement"]
-fn compute_bound() {
-    let model = root().join("target/measure/compute.gguf");
+/// A model of `architecture` that is too large for the list of fixtures.
+fn made(architecture: &str) -> PathBuf {
+    let model = root().join(format!("target/measure/{architecture}.gguf"));
     if !model.is_file() {
         fs_err::create_dir_all(model.parent().unwrap()).unwrap();
         // So that some drafts are refused, and some are cut short.
         let dials = BTreeMap::from([("disturb".to_owned(), 3.0)]);
-        let made = llama_patchset::fixture::generate("compute", 7, &dials).unwrap();
+        let made = llama_patchset::fixture::generate(architecture, 7, &dials).unwrap();
         let new = model.with_extension("new");
         let file = std::io::BufWriter::new(fs_err::File::create(&new).unwrap());
         llama_patchset::fixture::gguf::write(&made, file).unwrap();
         fs_err::rename(new, &model).unwrap();
     }
+    model
+}
+
+/// Where a launch costs nothing beside what it computes, nothing may be lost: 223 million weights.
+#[test]
+#[ignore = "a measurement"]
+fn compute_bound() {
+    let model = made("compute");
     let rows = [ROWS[0], ROWS[5], ROWS[6]];
     for p_min in ["0", "0.6", "0.9"] {
         let work = Work {
             model: model.clone(),
+            flags: format!("--spec-draft-p-min {p_min} {}", flags()),
+            tokens: 40,
+            long: 32,
+        };
+        measure(&work, &rows, &[3], 5);
+    }
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn heads() {
+    let fixture = || root().join("target/fixtures/launch-nextn3.gguf");
+    let work = Work {
+        model: std::env::var("MEASURE_MODEL").map_or_else(|_| fixture(), PathBuf::from),
+        flags: flags(),
+        tokens: 240,
+        long: 1024,
+    };
+    measure(&work, &HEADS, &[1, 2, 3], 7);
+}
+
+/// As `compute_bound`: 280 million weights, three NextN blocks.
+#[test]
+#[ignore = "a measurement"]
+fn heads_compute_bound() {
+    let rows = [HEADS[0], HEADS[1], HEADS[3], HEADS[4]];
+    for p_min in ["0", "0.6"] {
+        let work = Work {
+            model: made("compute-heads"),
             flags: format!("--spec-draft-p-min {p_min} {}", flags()),
             tokens: 40,
             long: 32,
