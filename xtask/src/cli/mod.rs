@@ -14,9 +14,11 @@ mod fold;
 mod gate;
 mod goto;
 mod import;
+mod inspect;
 mod lint;
 mod new;
 mod outcome;
+mod package;
 mod problem;
 mod refresh;
 mod rename;
@@ -144,6 +146,8 @@ fn run(cli: Cli) -> Result<Outcome> {
         Command::Import(args) => import::run(&ctx, args),
         Command::Verify(args) => verify::run(&ctx, args),
         Command::Build(args) => build::run(&ctx, args),
+        Command::Inspect(args) => inspect::run(&ctx, args),
+        Command::Package(args) => package::run(&ctx, args),
         Command::Bench(args) => bench::run(&ctx, args),
         Command::Fixture(args) => fixture::run(&ctx, args),
         Command::Lint(args) => lint::run(&ctx, args),

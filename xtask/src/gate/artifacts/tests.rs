@@ -203,7 +203,9 @@ fn build(
     let file = bin.join("libllama.so");
     fs_err::write(&file, &content).unwrap();
     if let Some(stamp) = stamp {
-        build::stamp::write(&file, stamp).unwrap();
+        let mut bytes = fs_err::read(&file).unwrap();
+        build::stamp::set(&mut bytes, stamp, &file).unwrap();
+        build::stamp::replace(&file, &bytes).unwrap();
     }
     Build {
         dir: dir.to_path_buf(),
@@ -223,10 +225,12 @@ fn build(
             cmake: String::new(),
             ninja: String::new(),
             launcher: None,
+            backend_tools: Default::default(),
             artifacts: vec![Artifact {
                 path: "out/bin/libllama.so".to_owned(),
                 size: content.len() as u64,
                 sha256: Digest::of_file(&file).unwrap(),
+                content: None,
             }],
         },
     }
