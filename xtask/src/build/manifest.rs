@@ -241,7 +241,7 @@ pub fn collect(
     let files = files(ctx, request, dir)?;
     for target in &recipe.targets {
         let path = format!("out/bin/{target}");
-        if !files.iter().any(|file| *file == path) {
+        if !files.contains(&path) {
             return Err(Error::finding(format!(
                 "Ninja built `{target}` without a fault, and {path} is no program"
             ))
