@@ -7,7 +7,7 @@
 //!
 //! `MEASURE_MODEL` names a GGUF file in place of the fixture, `MEASURE_FLAGS` more server flags,
 //! `MEASURE_ROUNDS` another number of rounds than 7, `MEASURE_TOKENS` another length of the answers than
-//! 240, `MEASURE_N_MAX` other longest drafts than `1,2,3`; `MEASURE_LAVAPIPE=1` measures the build for Vulkan
+//! 240, `MEASURE_LONG` another length of the long prompt than 1024, `MEASURE_N_MAX` other longest drafts than `1,2,3`; `MEASURE_LAVAPIPE=1` measures the build for Vulkan
 //! on lavapipe. The patched build and the fixture must be there;
 //! `compute_bound` and `heads_compute_bound` make their own models, of about 1 GB, under `target/`.
 
@@ -297,7 +297,7 @@ fn nextn_switches() {
         flags: flags(),
         tokens: number("MEASURE_TOKENS", 240),
         // Two micro-batches.
-        long: 1024,
+        long: number("MEASURE_LONG", 1024) as u32,
     };
     measure(&work, &ROWS, &n_maxes(), 7);
 }

@@ -4,7 +4,7 @@
 //! cache where they are not. What is missing or too old is said before anything is compiled.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -146,7 +146,7 @@ fn library(lookup: &dyn Lookup, cc: &Path) -> Result<PathBuf> {
     }
     for name in names {
         let told = lookup.output(cc, &[&format!("-print-file-name={name}")]);
-        let path = PathBuf::from(told.unwrap_or_default().trim());
+        let path = lexical(told.unwrap_or_default().trim());
         if path.is_absolute() && lookup.is_file(&path) {
             return Ok(path);
         }
@@ -155,6 +155,20 @@ fn library(lookup: &dyn Lookup, cc: &Path) -> Result<PathBuf> {
         Error::environment("a Vulkan build needs the Vulkan loader, and there is no libvulkan.so")
             .hint(install_command(lookup, &[Package::VulkanLoader])),
     )
+}
+
+/// A path as CMake keeps it: without `..`.
+fn lexical(path: &str) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in Path::new(path).components() {
+        match part {
+            Component::ParentDir => {
+                clean.pop();
+            }
+            part => clean.push(part),
+        }
+    }
+    clean
 }
 
 /// The system's headers where they will do: folder and version; else why not.
@@ -272,7 +286,8 @@ mod tests {
     fn machine(minor: u32, patch: u32) -> Fake {
         Fake::complete()
             .with("glslc", "shaderc v2023.8 v2023.8\nspirv-tools v2024.1\n")
-            .with("cc", "/usr/lib/libvulkan.so\n")
+            // As compilers tell it.
+            .with("cc", "/usr/lib/gcc/12/../../libvulkan.so\n")
             .file("/usr/lib/libvulkan.so", "")
             .file("/usr/include/vulkan/vulkan.hpp", "")
             .file("/usr/include/vulkan/vulkan_core.h", &core(minor, patch))
