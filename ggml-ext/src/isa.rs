@@ -103,7 +103,7 @@ fn machine() -> Machine {
     let mut answer = ANSWER.load(Ordering::Relaxed);
     if answer == 0 {
         let Machine { avx2, avx512 } = ask();
-        answer = KNOWN | u8::from(avx2) * AVX2 | u8::from(avx512) * AVX512;
+        answer = KNOWN | (u8::from(avx2) * AVX2) | (u8::from(avx512) * AVX512);
         // Another thread gets the same answer.
         ANSWER.store(answer, Ordering::Relaxed);
     }

@@ -9,7 +9,7 @@
 //!
 //! **How.** The largest of each of up to 512 blocks is found first, without a branch. At least k
 //! values are as large as the k-th largest of those, so that only blocks that reach it are looked
-//! into. Their number is about k whatever the order of the values is. With few rows and several
+//! into: k, and more only where several are equal to it, whatever the order of the values is. With few rows and several
 //! threads each thread does so for its piece of a row.
 
 use crate::isa::Isa;
@@ -115,7 +115,6 @@ unsafe fn run(op: &Op<'_>, team: &Team<'_>, isa: Isa) {
         for piece in 0..team.nth {
             // SAFETY: the thread of that piece has written it before the barrier.
             let part = unsafe { &*found.add(at * team.nth + piece) };
-            // Pieces come in the order of their indices, so that of equal values the lower stays.
             for (value, index) in part.values.iter().zip(&part.indices).take(part.len) {
                 best.offer(*value, *index);
             }
@@ -134,10 +133,11 @@ struct Best {
     k: usize,
 }
 
-/// Whether a value with a higher index comes before another one.
+/// Whether a value and its index come before others.
 #[inline(always)]
-fn before(new: f32, old: f32) -> bool {
-    new > old || (old.is_nan() && !new.is_nan())
+fn before(new: (f32, i32), old: (f32, i32)) -> bool {
+    let equal = new.0 == old.0 || (new.0.is_nan() && old.0.is_nan());
+    new.0 > old.0 || (old.0.is_nan() && !new.0.is_nan()) || (equal && new.1 < old.1)
 }
 
 impl Best {
@@ -151,26 +151,32 @@ impl Best {
         }
     }
 
-    /// What a new value must exceed, where there are k already.
+    /// The last one, where there are k already.
     #[inline(always)]
-    fn last(&self) -> Option<f32> {
-        (self.len == self.k).then(|| self.values[(self.k - 1) & MASK])
+    fn last(&self) -> Option<(f32, i32)> {
+        let at = (self.k - 1) & MASK;
+        (self.len == self.k).then(|| (self.values[at], self.indices[at]))
     }
 
-    /// Takes one whose index is higher than all before, if it is among the best.
+    /// Takes one that is not there yet, if it is among the best.
     #[inline(always)]
     fn offer(&mut self, value: f32, index: i32) {
+        let new = (value, index);
         let mut at = match self.last() {
             None => {
                 self.len += 1;
                 self.len - 1
             }
-            Some(last) if before(value, last) => self.k - 1,
+            Some(last) if before(new, last) => self.k - 1,
             Some(_) => return,
         };
-        while at > 0 && before(value, self.values[(at - 1) & MASK]) {
-            self.values[at & MASK] = self.values[(at - 1) & MASK];
-            self.indices[at & MASK] = self.indices[(at - 1) & MASK];
+        while at > 0 {
+            let above = (at - 1) & MASK;
+            if !before(new, (self.values[above], self.indices[above])) {
+                break;
+            }
+            self.values[at & MASK] = self.values[above];
+            self.indices[at & MASK] = self.indices[above];
             at -= 1;
         }
         self.values[at & MASK] = value;
@@ -213,23 +219,43 @@ impl Vectored for Select<'_> {
             .max(BLOCK_MIN);
         let mut largest = [f32::NEG_INFINITY; BLOCKS];
         let mut reached = Best::new(best.k);
-        for (block, largest) in values.chunks(size).zip(&mut largest) {
+        for ((block, largest), at) in values.chunks(size).zip(&mut largest).zip(0..) {
             // SAFETY: the caller says that the instructions are there.
             *largest = unsafe { largest_of::<L, false>(block) }.0;
-            reached.offer(*largest, 0);
+            reached.offer(*largest, at);
         }
+        let mut look = |at: usize, floor: Option<f32>| {
+            let begin = at * size;
+            let end = (begin + size).min(values.len());
+            let (Some(block), Some(largest)) = (values.get(begin..end), largest.get(at)) else {
+                return;
+            };
+            let first = first + begin;
+            let late = best.last().is_some_and(|(value, index)| {
+                *largest < value || (*largest == value && first as i32 > index)
+            });
+            if !late {
+                // SAFETY: the caller says that the instructions are there.
+                unsafe { look_into::<L>(block, first, floor, &mut best) };
+            }
+        };
         // A block of nothing but what is no number has minus infinity too, and no value that
         // reaches it: then there may be fewer than k.
-        let floor = reached.last().filter(|value| *value > f32::NEG_INFINITY);
-        let mut begin = first;
-        for (block, largest) in values.chunks(size).zip(&largest) {
-            let below = floor.is_some_and(|floor| *largest < floor);
-            let late = best.last().is_some_and(|last| *largest <= last);
-            if !below && !late {
-                // SAFETY: the caller says that the instructions are there.
-                unsafe { look_into::<L>(block, begin, floor, &mut best) };
+        let blocks = values.len().div_ceil(size);
+        match reached.last() {
+            Some((floor, last)) if floor > f32::NEG_INFINITY => {
+                // The block with the largest first, so that the others hardly have to be looked into.
+                for at in reached.indices.iter().take(reached.len) {
+                    look(*at as usize, Some(floor));
+                }
+                // The lower of equal blocks were those; of the others only the equal ones count.
+                for at in last as usize + 1..blocks {
+                    if largest.get(at) == Some(&floor) {
+                        look(at, Some(floor));
+                    }
+                }
             }
-            begin += block.len();
+            _ => (0..blocks).for_each(|at| look(at, None)),
         }
         best
     }
@@ -250,7 +276,7 @@ unsafe fn look_into<L: Lanes>(block: &[f32], first: usize, floor: Option<f32>, b
             let lanes = L::load(start.add(at));
             match (best.last(), floor) {
                 // Nothing is smaller than what is no number, but all else comes before it.
-                (Some(last), _) if !last.is_nan() => lanes.gt(L::splat(last)),
+                (Some((last, _)), _) if !last.is_nan() => lanes.ge(L::splat(last)),
                 (_, Some(floor)) => lanes.ge(L::splat(floor)),
                 (_, None) => u32::MAX >> (32 - L::N),
             }
