@@ -40,6 +40,17 @@ impl<'a> Op<'a> {
         self.0.src.get(at).filter(|_| there).and_then(Rows::of)
     }
 
+    /// Numbers in each dimension of the result.
+    pub fn dst_shape(&self) -> Option<[usize; 4]> {
+        shape(&self.0.dst)
+    }
+
+    /// The same of a source; `None` where there is none.
+    pub fn src_shape(&self, at: usize) -> Option<[usize; 4]> {
+        let there = at < self.0.n_src as usize;
+        self.0.src.get(at).filter(|_| there).and_then(shape)
+    }
+
     /// A parameter of the op, as the bits of the number that it is; 0 where there is none.
     ///
     /// # Safety
@@ -51,6 +62,11 @@ impl<'a> Op<'a> {
         // SAFETY: one of the 16 that the caller says are there.
         unsafe { self.0.params.add(at).read_unaligned() }.cast_unsigned()
     }
+}
+
+fn shape(tensor: &ggml_ext_tensor) -> Option<[usize; 4]> {
+    let [a, b, c, d] = tensor.ne.map(usize::try_from);
+    Some([a.ok()?, b.ok()?, c.ok()?, d.ok()?])
 }
 
 /// The rows of a tensor that lie evenly: the numbers of a row side by side, and each row as far
@@ -68,10 +84,8 @@ pub struct Rows<'a, T> {
 impl<T: Number> Rows<'_, T> {
     fn of(tensor: &ggml_ext_tensor) -> Option<Self> {
         let size = size_of::<T>();
-        let [length, ne1, ne2, ne3] = tensor.ne;
+        let [length, ne1, ne2, ne3] = shape(tensor)?;
         let [nb0, nb1, nb2, nb3] = tensor.nb;
-        let whole = |number: i64| usize::try_from(number).ok();
-        let (length, ne1, ne2, ne3) = (whole(length)?, whole(ne1)?, whole(ne2)?, whole(ne3)?);
         let count = ne1.checked_mul(ne2)?.checked_mul(ne3)?;
         // A stride of a dimension that has one step is never taken.
         let even = (ne2 == 1 || nb2 == ne1.checked_mul(nb1)?)
@@ -109,6 +123,11 @@ impl<T: Number> Rows<'_, T> {
     /// How many rows.
     pub fn count(&self) -> usize {
         self.count
+    }
+
+    /// Whether nothing lies between the rows.
+    pub fn is_contiguous(&self) -> bool {
+        self.count <= 1 || self.stride == self.length * size_of::<T>()
     }
 
     /// A row, to read.

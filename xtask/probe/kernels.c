@@ -140,7 +140,7 @@ static void fill(float * row, int64_t n, bool sorted) {
 }
 
 static void measure(const char * op, int k, int64_t n, int n_threads, bool sorted, int rounds) {
-    struct ggml_init_params params = { (size_t) 4*n*sizeof(float) + ((size_t) 16 << 20), NULL, false };
+    struct ggml_init_params params = { (size_t) 8*n*sizeof(float) + ((size_t) 16 << 20), NULL, false };
 
     struct ggml_context * ctx = ggml_init(params);
     struct ggml_tensor  * row = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, n);
@@ -149,7 +149,9 @@ static void measure(const char * op, int k, int64_t n, int n_threads, bool sorte
     struct run           runs[N_WHAT];
     struct ggml_tensor * outs[2];
     for (int what = OWN; what <= KERNEL; ++what) {
-        outs[what] = strcmp(op, "argmax") == 0 ? ggml_argmax(ctx, row) : ggml_top_k(ctx, row, k);
+        outs[what] = strcmp(op, "argmax") == 0 ? ggml_argmax(ctx, row) :
+                     strcmp(op, "pad")    == 0 ? ggml_pad   (ctx, row, 0, 1, 0, 0) :
+                                                 ggml_top_k (ctx, row, k);
         runs[what] = prepare(ctx, outs[what], n_threads, what == OWN);
         compute(&runs[what]);
     }
@@ -159,7 +161,10 @@ static void measure(const char * op, int k, int64_t n, int n_threads, bool sorte
     // equal values come in any order: the values are compared, and for different ones the places
     const int32_t * own    = (const int32_t *) outs[OWN]->data;
     const int32_t * kernel = (const int32_t *) outs[KERNEL]->data;
-    for (int64_t i = 0; i < ggml_nelements(outs[OWN]); ++i) {
+    if (outs[OWN]->type == GGML_TYPE_F32 && memcmp(own, kernel, ggml_nbytes(outs[OWN])) != 0) {
+        die("the kernel gives other bytes than ggml");
+    }
+    for (int64_t i = 0; outs[OWN]->type == GGML_TYPE_I32 && i < ggml_nelements(outs[OWN]); ++i) {
         if (((const float *) row->data)[own[i]] != ((const float *) row->data)[kernel[i]]) {
             die("the kernel gives other values than ggml");
         }
@@ -213,6 +218,9 @@ int main(int argc, char ** argv) {
             for (int sorted = 0; sorted <= 1; ++sorted) {
                 measure("top_k",  k, atoll(vocabulary), n_threads, sorted, rounds);
                 measure("argmax", k, atoll(vocabulary), n_threads, sorted, rounds);
+                if (!sorted) {
+                    measure("pad", k, atoll(vocabulary), n_threads, sorted, rounds);
+                }
             }
             threads = strchr(threads, ',');
             if (!threads) {

@@ -8,6 +8,7 @@ use crate::op::{Op, Team};
 pub mod argmax;
 #[cfg(test)]
 mod clamp;
+pub mod pad;
 #[cfg(test)]
 mod testing;
 pub mod top_k;
@@ -32,7 +33,7 @@ pub struct Kernel {
 }
 
 /// All kernels.
-pub const KERNELS: &[Kernel] = &[top_k::KERNEL, argmax::KERNEL];
+pub const KERNELS: &[Kernel] = &[top_k::KERNEL, argmax::KERNEL, pad::KERNEL];
 
 #[cfg(test)]
 mod tests {

@@ -224,40 +224,70 @@ impl Vectored for Select<'_> {
             *largest = unsafe { largest_of::<L, false>(block) }.0;
             reached.offer(*largest, at);
         }
-        let mut look = |at: usize, floor: Option<f32>| {
-            let begin = at * size;
-            let end = (begin + size).min(values.len());
-            let (Some(block), Some(largest)) = (values.get(begin..end), largest.get(at)) else {
-                return;
-            };
-            let first = first + begin;
-            let late = best.last().is_some_and(|(value, index)| {
-                *largest < value || (*largest == value && first as i32 > index)
-            });
-            if !late {
-                // SAFETY: the caller says that the instructions are there.
-                unsafe { look_into::<L>(block, first, floor, &mut best) };
-            }
+        let blocks = Blocks {
+            values,
+            first,
+            size,
+            largest: &largest,
         };
         // A block of nothing but what is no number has minus infinity too, and no value that
         // reaches it: then there may be fewer than k.
-        let blocks = values.len().div_ceil(size);
+        let count = values.len().div_ceil(size);
         match reached.last() {
             Some((floor, last)) if floor > f32::NEG_INFINITY => {
                 // The block with the largest first, so that the others hardly have to be looked into.
                 for at in reached.indices.iter().take(reached.len) {
-                    look(*at as usize, Some(floor));
+                    // SAFETY: the caller says that the instructions are there.
+                    unsafe { blocks.look::<L>(*at as usize, Some(floor), &mut best) };
                 }
                 // The lower of equal blocks were those; of the others only the equal ones count.
-                for at in last as usize + 1..blocks {
+                for at in last as usize + 1..count {
                     if largest.get(at) == Some(&floor) {
-                        look(at, Some(floor));
+                        // SAFETY: the caller says that the instructions are there.
+                        unsafe { blocks.look::<L>(at, Some(floor), &mut best) };
                     }
                 }
             }
-            _ => (0..blocks).for_each(|at| look(at, None)),
+            _ => {
+                for at in 0..count {
+                    // SAFETY: the caller says that the instructions are there.
+                    unsafe { blocks.look::<L>(at, None, &mut best) };
+                }
+            }
         }
         best
+    }
+}
+
+/// Values in blocks whose largest ones are known.
+struct Blocks<'a> {
+    values: &'a [f32],
+    first: usize,
+    size: usize,
+    largest: &'a [f32; BLOCKS],
+}
+
+impl Blocks<'_> {
+    /// Looks into block `at`, if it can have one of the best.
+    ///
+    /// # Safety
+    /// The processor has the instruction set of `L`.
+    #[inline(always)]
+    unsafe fn look<L: Lanes>(&self, at: usize, floor: Option<f32>, best: &mut Best) {
+        let begin = at * self.size;
+        let end = (begin + self.size).min(self.values.len());
+        let (Some(block), Some(largest)) = (self.values.get(begin..end), self.largest.get(at))
+        else {
+            return;
+        };
+        let first = self.first + begin;
+        let late = best.last().is_some_and(|(value, index)| {
+            *largest < value || (*largest == value && first as i32 > index)
+        });
+        if !late {
+            // SAFETY: the caller says that the instructions are there.
+            unsafe { look_into::<L>(block, first, floor, best) };
+        }
     }
 }
 
