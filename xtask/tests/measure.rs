@@ -363,3 +363,28 @@ fn heads_compute_bound() {
         measure(&work, &rows, &[3], 5);
     }
 }
+
+/// What the kernels of ggml-ext bring where the vocabulary is large.
+#[test]
+#[ignore = "a measurement"]
+fn ext_kernels() {
+    const ROWS: [Row; 4] = [
+        ("off", &[]),
+        ("kernels", &["OPENCOTI_EXT_KERNELS"]),
+        ("fused", &["OPENCOTI_MTP_FUSED_NEXTN"]),
+        (
+            "fused, kernels",
+            &["OPENCOTI_MTP_FUSED_NEXTN", "OPENCOTI_EXT_KERNELS"],
+        ),
+    ];
+    let work = Work {
+        model: std::env::var("MEASURE_MODEL").map_or_else(
+            |_| root().join("target/fixtures/wide-nextn.gguf"),
+            PathBuf::from,
+        ),
+        flags: flags(),
+        tokens: 60,
+        long: 32,
+    };
+    measure(&work, &ROWS, &[1, 3], 7);
+}

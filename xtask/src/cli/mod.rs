@@ -4,6 +4,7 @@
 mod apply;
 mod args;
 mod bench;
+mod bench_kernels;
 mod build;
 mod compare;
 mod doctor;
