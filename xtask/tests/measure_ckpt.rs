@@ -96,7 +96,7 @@ fn checkpoints() {
         if !model.exists() {
             let dials = [("state", state), ("heads", heads)];
             let dials = dials.map(|(dial, value)| (dial.to_owned(), value));
-            let made = generate("wide", 7, &dials.into_iter().collect::<BTreeMap<_, _>>()).unwrap();
+            let made = generate("big-state", 7, &dials.into_iter().collect::<BTreeMap<_, _>>()).unwrap();
             let file = fs_err::File::create(&model).unwrap();
             gguf::write(&made, &mut std::io::BufWriter::new(file)).unwrap();
         }
