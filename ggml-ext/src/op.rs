@@ -274,7 +274,8 @@ mod tests {
 
     #[test]
     fn other_rows_are_refused() {
-        let refused: [(&str, fn(&mut ggml_ext_tensor)); 12] = [
+        type Change = fn(&mut ggml_ext_tensor);
+        let refused: [(&str, Change); 12] = [
             ("type", |t| t.r#type = 1),
             ("numbers apart", |t| t.nb[0] = 8),
             ("transposed", |t| (t.nb[0], t.nb[1]) = (40, 4)),
@@ -312,10 +313,8 @@ mod tests {
         assert!(found.src::<f32>(1).is_none() && found.src::<f32>(9).is_none());
         assert!(found.src::<i32>(0).is_none());
         // SAFETY: 16 are there.
-        assert_eq!(
-            unsafe { (found.param(0), found.param(15), found.param(16)) },
-            (u32::MAX, 14, 0)
-        );
+        let params = unsafe { (found.param(0), found.param(15), found.param(16)) };
+        assert_eq!(params, (u32::MAX, 14, 0));
         op.params = core::ptr::null();
         // SAFETY: none are there, which is seen.
         assert_eq!(unsafe { Op::new(&op).param(0) }, 0);

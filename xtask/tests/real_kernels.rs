@@ -216,7 +216,7 @@ OPENCOTI_SPEC_COUNTERS = "1"
             gate(
                 "argmax",
                 "chash",
-                "\"--backend-sampling\"",
+                "\"--backend-sampling\", \"--samplers\", \"top_k;temperature\"",
                 "OPENCOTI_EXT_KERNELS = \"argmax\"",
             )
             .replace("n-predict", &format!("{argmax}n-predict"))

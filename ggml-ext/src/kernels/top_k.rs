@@ -7,7 +7,7 @@
 //! them. So where all values differ, the result is ggml's to the last index; sums over the candidates,
 //! whose rounding depends on their order, stay as they are.
 //!
-//! **How.** The largest of each of up to 512 blocks is found first, without a branch. At least k
+//! **How.** The largest of each of up to 256 blocks is found first, without a branch. At least k
 //! values are as large as the k-th largest of those, so that only blocks that reach it are looked
 //! into: k, and more only where several are equal to it, whatever the order of the values is. With few rows and several
 //! threads each thread does so for its piece of a row.
@@ -23,9 +23,9 @@ pub const K_MAX: usize = 64;
 /// Keeps an index below `K_MAX`, a power of two, so that the compiler sees that it is.
 const MASK: usize = K_MAX - 1;
 /// Most blocks of a row or piece.
-const BLOCKS: usize = 512;
+const BLOCKS: usize = 256;
 /// Least numbers of a block, which is a multiple of this.
-const BLOCK_MIN: usize = 64;
+const BLOCK_MIN: usize = 128;
 /// Shorter rows are not worth a barrier.
 const PIECES_MIN: usize = 1 << 16;
 

@@ -83,9 +83,12 @@ unsafe impl Lanes for Eight {
         let none = unsafe { Self::splat(f32::NEG_INFINITY) };
         // Lanes that are no number become minus infinity first.
         let all = unsafe { self.larger(none) };
-        let mut lanes = [0.0; 8];
-        unsafe { all.store(lanes.as_mut_ptr()) };
-        let larger = |best, value| if value > best { value } else { best };
-        lanes.into_iter().fold(f32::NEG_INFINITY, larger)
+        // Halves, then quarters, then eighths.
+        unsafe {
+            let low = _mm256_castps256_ps128(all.0);
+            let four = _mm_max_ps(low, _mm256_extractf128_ps::<1>(all.0));
+            let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps::<1>(two, two)))
+        }
     }
 }

@@ -83,9 +83,6 @@ unsafe impl Lanes for Sixteen {
         let none = unsafe { Self::splat(f32::NEG_INFINITY) };
         // Lanes that are no number become minus infinity first.
         let all = unsafe { self.larger(none) };
-        let mut lanes = [0.0; 16];
-        unsafe { all.store(lanes.as_mut_ptr()) };
-        let larger = |best, value| if value > best { value } else { best };
-        lanes.into_iter().fold(f32::NEG_INFINITY, larger)
+        unsafe { _mm512_reduce_max_ps(all.0) }
     }
 }

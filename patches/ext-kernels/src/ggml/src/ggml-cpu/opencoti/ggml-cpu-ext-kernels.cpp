@@ -94,7 +94,8 @@ ggml_cpu_ext_kernels::ggml_cpu_ext_kernels() {
 
     any = !active.empty();
 
-    GGML_LOG_INFO("%s: kernels of ggml-ext %s (%s): %s\n", __func__, ggml_ext_version(), ggml_ext_isa(), any ? active.c_str() : "none");
+    // no warning, but llama-server hides what libraries inform of
+    GGML_LOG_WARN("%s: kernels of ggml-ext %s (%s): %s\n", __func__, ggml_ext_version(), ggml_ext_isa(), any ? active.c_str() : "none");
 }
 
 static ggml_ext_tensor ggml_cpu_ext_tensor(const ggml_tensor * tensor) {
