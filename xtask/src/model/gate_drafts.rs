@@ -85,6 +85,10 @@ pub struct DraftsSetting {
     /// `OPENCOTI_SPEC_COUNTERS=1`.
     #[serde(default)]
     pub fewer_launches: bool,
+    /// Whether the candidate drafts over a part of the vocabulary: then every difference must be a token
+    /// that the part lacks. It needs `OPENCOTI_DRAFT_VOCAB`.
+    #[serde(default)]
+    pub part: bool,
 }
 
 /// What `--quick` keeps.
