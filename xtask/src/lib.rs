@@ -27,6 +27,7 @@
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
 //! | [`stats`] | intervals and verdicts from what was measured |
 //! | [`gate`] | servers under test, comparisons, verdicts, records |
+//! | [`rank`](mod@rank) | which tokens of a vocabulary come how often in some texts |
 //! | [`report`] | records as a page, as Markdown, as JUnit XML; two records compared |
 //! | [`doctor`] | what is there and what is missing |
 //! | [`bench`](mod@bench) | our own speed beside that of other programs |
@@ -53,6 +54,7 @@ pub mod model;
 pub mod patchset;
 pub mod process;
 pub mod project;
+pub mod rank;
 pub mod report;
 pub mod stats;
 pub mod symbols;
