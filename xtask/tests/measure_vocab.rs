@@ -209,7 +209,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 #[ignore = "a measurement"]
 fn sizes() {
     let rounds = std::env::var("MEASURE_ROUNDS").map_or(3, |text| text.parse().unwrap());
-    let prompts = prompts(4);
+    let prompts = prompts(2);
     let dir = tempfile::tempdir().unwrap();
     let parts: Vec<Option<usize>> = [None].into_iter().chain(SIZES.map(Some)).collect();
     let mut lines = Vec::new();
@@ -233,7 +233,7 @@ fn sizes() {
                 let mine = &mut measured[at];
                 let (mut us, mut drafted, mut accepted, mut speed) = (0, 0, 0, Vec::new());
                 for (place, prompt) in prompts.iter().enumerate() {
-                    let timed = ask(&mut servers[at], prompt, 200);
+                    let timed = ask(&mut servers[at], prompt, 160);
                     match texts.get(place) {
                         Some(text) => assert!(*text == timed.answer.tokens, "another text"),
                         None => texts.push(timed.answer.tokens.clone()),
@@ -309,8 +309,8 @@ fn windows(trace: &Path, begin: u64, width: u64) -> Vec<(u64, u64)> {
 #[ignore = "a measurement"]
 fn recovery() {
     let dir = tempfile::tempdir().unwrap();
-    let length = 2000;
-    let prompts = prompts(3);
+    let length = 1500;
+    let prompts = prompts(2);
     let wrong = Some(("zipf-wrong.ids", 32_768));
     let ways = [
         ("all", None, false),

@@ -89,6 +89,26 @@ fn copy(from: &Path, to: &Path) {
 fn definition(fixture: &str, fault: &str, fused: bool) -> String {
     let on = if fused { "always" } else { "0" };
     let id = name(fixture, fault, fused);
+    // Its drafts depend on how many tokens were drafted before, since each rejection restores a state: with another longest
+    // draft they are others at the same text, patch or not. What is generated is compared.
+    if fixture == "qwen3next-nextn" {
+        return format!(
+            r#"schema = 1
+id = "{id}"
+kind = "chash"
+title = "A part of the vocabulary"
+model = {{ fixture = "{fixture}" }}
+n-max = [3]
+slots = [1, 2]
+n-predict = 48
+baseline = {{ build = "patched" }}
+candidate = {{ build = "patched", env = {{ OPENCOTI_DRAFT_VOCAB = ":256", OPENCOTI_MTP_FUSED_NEXTN = "{on}" }} }}
+[[prompt]]
+name = "long"
+generate = {{ seed = 2, length = 200, low = 4, high = 512 }}
+"#
+        );
+    }
     format!(
         r#"schema = 1
 id = "{id}"
@@ -252,7 +272,7 @@ fn requests(dir: &Path, server: &Path) {
         with(2, json!({ "temperature": 1.5, "top_k": 0, "seed": 9 })),
         with(
             3,
-            json!({ "grammar": "root ::= (\"tok_1\" [0-9] [0-9] | \"tok_4\" [0-9] [0-9])+" }),
+            json!({ "grammar": "root ::= (\"tok_1\" [0-9]+ | \"tok_4\" [0-9]+)+" }),
         ),
         with(
             4,

@@ -135,7 +135,13 @@ impl Comparison<'_> {
         let steps = steps(baseline);
         let mut notes = Vec::new();
         let found = match place.setting.part {
-            true => part::compare(baseline, candidate, place.slots, &mut notes),
+            true => part::compare(
+                baseline,
+                candidate,
+                place.slots,
+                place.setting.part_rounds,
+                &mut notes,
+            ),
             false => difference(baseline, candidate).map(part::Found::Fault),
         };
         let (verdict, reason) = if let Some(what) = control.and_then(|c| difference(baseline, c)) {

@@ -89,6 +89,10 @@ pub struct DraftsSetting {
     /// that the part lacks. It needs `OPENCOTI_DRAFT_VOCAB`.
     #[serde(default)]
     pub part: bool,
+    /// With `part`: logits may differ by what rounding makes, since other drafts make other batches (several slots,
+    /// `p_min`), and sums of another shape are made in another order.
+    #[serde(default)]
+    pub part_rounds: bool,
 }
 
 /// What `--quick` keeps.

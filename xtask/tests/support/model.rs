@@ -173,6 +173,7 @@ pub fn judge(fault: Fault, gate: Gate) -> (Verdict, String) {
                 flags: Vec::new(),
                 fewer_launches: true,
                 part: false,
+                part_rounds: false,
             }];
             let comparison = drafts::Comparison {
                 prompts: &prompts,

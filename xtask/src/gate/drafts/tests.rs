@@ -33,6 +33,7 @@ fn cells(change: &(dyn Fn(&Session<'_>, &mut Answers) + Sync)) -> Result<Vec<Cel
         flags: vec!["-x".to_owned()],
         fewer_launches: true,
         part: false,
+        part_rounds: false,
     }];
     let comparison = Comparison {
         prompts: &prompts,
