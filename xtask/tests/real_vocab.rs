@@ -199,11 +199,12 @@ fn every_planted_fault_of_a_part_fails_the_drafts_gate() {
     ok(&dir, &["build", "--patched"]);
     let server = dir.join("target/llama/llama-0.5.0/patched-cpu/out/bin/llama-server");
     let server = server.to_str().unwrap();
+    ok(&dir, &["fixture", FIXTURES[0]]);
     requests(&dir, Path::new(server));
     for fixture in FIXTURES {
         for fault in faults(fixture) {
             for fused in [false, true] {
-                caught(&dir, server, &name(fixture, fault, fused), fault == "none");
+                caught(&dir, server, &name(fixture, fault, fused), *fault == "none");
             }
         }
     }
