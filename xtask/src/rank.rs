@@ -130,6 +130,7 @@ pub fn rank(ctx: &Ctx, request: &Request<'_>) -> Result<Ranking> {
             (Content::Ids(ids), _) => ids,
             (Content::Text(text), Some(server)) => server
                 .ask(&halt, |client| tokenize(client, &text))
+                .hint(|| "the model needs a vocabulary for text; fixtures have none".to_owned())
                 .context(|| path.display().to_string())?,
             (Content::Text(_), None) => return Err(Error::internal("no server for a text")),
         };

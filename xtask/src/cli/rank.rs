@@ -8,7 +8,7 @@ use crate::build::Build;
 use crate::cli::Outcome;
 use crate::cli::args::BaseArg;
 use crate::ctx::Ctx;
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Result};
 use crate::model::{Flavour, write_atomic};
 use crate::rank;
 
@@ -46,8 +46,8 @@ pub fn run(ctx: &Ctx, args: RankArgs) -> Result<Outcome> {
         texts: &args.texts,
     };
     let ranking = rank::rank(ctx, &request)?;
-    write_atomic(&args.out, ranking.file().as_bytes())
-        .context(|| format!("writing {}", args.out.display()))?;
+    // A bare name has no folder to put a temporary file into.
+    write_atomic(&std::path::absolute(&args.out)?, ranking.file().as_bytes())?;
     let (total, kinds) = (ranking.total(), ranking.tokens.len());
     let mut text = format!(
         "{}: {kinds} tokens that came {total} times\n",
