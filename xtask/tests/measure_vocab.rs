@@ -209,7 +209,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 #[ignore = "a measurement"]
 fn sizes() {
     let rounds = std::env::var("MEASURE_ROUNDS").map_or(3, |text| text.parse().unwrap());
-    let prompts = prompts(2);
+    let prompts = prompts(4);
     let dir = tempfile::tempdir().unwrap();
     let parts: Vec<Option<usize>> = [None].into_iter().chain(SIZES.map(Some)).collect();
     let mut lines = Vec::new();
@@ -233,7 +233,7 @@ fn sizes() {
                 let mine = &mut measured[at];
                 let (mut us, mut drafted, mut accepted, mut speed) = (0, 0, 0, Vec::new());
                 for (place, prompt) in prompts.iter().enumerate() {
-                    let timed = ask(&mut servers[at], prompt, 160);
+                    let timed = ask(&mut servers[at], prompt, 250);
                     match texts.get(place) {
                         Some(text) => assert!(*text == timed.answer.tokens, "another text"),
                         None => texts.push(timed.answer.tokens.clone()),
@@ -361,8 +361,11 @@ fn recovery() {
     }
 }
 
+/// Tokens in the part, time for a drafted token, share that is accepted.
+type Point = (usize, f64, f64);
+
 /// Time and acceptance over the size of the part, one line for each way.
-fn plot(lines: &[(&str, Vec<(usize, f64, f64)>)]) -> String {
+fn plot(lines: &[(&str, Vec<Point>)]) -> String {
     const WIDE: f64 = 340.0;
     const HIGH: f64 = 220.0;
     let x = |size: usize| {
@@ -410,7 +413,7 @@ fn plot(lines: &[(&str, Vec<(usize, f64, f64)>)]) -> String {
         for ((name, points), (colour, dash)) in
             lines.iter().zip([("#1f6feb", "none"), ("#d1242f", "6 3")])
         {
-            let place = |(size, time, accepted): &(usize, f64, f64)| {
+            let place = |(size, time, accepted): &Point| {
                 let value = if panel == 0 { *time } else { *accepted };
                 format!("{:.1},{:.1}", x(*size), y(value))
             };
