@@ -29,6 +29,7 @@
 //! | [`gate`] | servers under test, comparisons, verdicts, records |
 //! | [`inspect`] | what a built file says of itself, and whether it holds |
 //! | [`mod@package`] | a build with all that its users may ask for, in one archive |
+//! | [`rank`](mod@rank) | which tokens of a vocabulary come how often in some texts |
 //! | [`report`] | records as a page, as Markdown, as JUnit XML; two records compared |
 //! | [`doctor`] | what is there and what is missing |
 //! | [`bench`](mod@bench) | our own speed beside that of other programs |
@@ -57,6 +58,7 @@ pub mod package;
 pub mod patchset;
 pub mod process;
 pub mod project;
+pub mod rank;
 pub mod report;
 pub mod stats;
 pub mod symbols;

@@ -9,7 +9,7 @@
 //! `MEASURE_ROUNDS` another number of rounds than 7, `MEASURE_TOKENS` another length of the answers than
 //! 240, `MEASURE_LONG` another length of the long prompt than 1024, `MEASURE_N_MAX` other longest drafts than `1,2,3`; `MEASURE_LAVAPIPE=1` measures the build for Vulkan
 //! on lavapipe, and `MEASURE_ROWS=off;all` only these rows. The patched build and the fixture must be there;
-//! `compute_bound` makes its own model, of 890 MB, under `target/`.
+//! `compute_bound` and `heads_compute_bound` make their own models, of about 1 GB, under `target/`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -51,6 +51,33 @@ const ONE_LAUNCH: &[&str] = &[
     "OPENCOTI_NEXTN_KV_ONLY",
     "OPENCOTI_MTP_FUSED_NEXTN",
     "OPENCOTI_NEXTN_ONE_LAUNCH",
+];
+
+/// For models with several NextN blocks.
+const HEADS: [Row; 5] = [
+    ("off", &[]),
+    ("heads reuse", &["OPENCOTI_NEXTN_HEADS_REUSE"]),
+    (
+        "heads reuse, kv-only",
+        &["OPENCOTI_NEXTN_HEADS_REUSE", "OPENCOTI_NEXTN_KV_ONLY"],
+    ),
+    (
+        "fused heads",
+        &[
+            "OPENCOTI_NEXTN_REUSE",
+            "OPENCOTI_NEXTN_KV_ONLY",
+            "OPENCOTI_NEXTN_FUSED_HEADS",
+        ],
+    ),
+    (
+        "fused heads, one launch",
+        &[
+            "OPENCOTI_NEXTN_REUSE",
+            "OPENCOTI_NEXTN_KV_ONLY",
+            "OPENCOTI_NEXTN_FUSED_HEADS",
+            "OPENCOTI_NEXTN_ONE_LAUNCH",
+        ],
+    ),
 ];
 
 /// Prompt for what a cycle costs: with the answer it stays below the first boundary of 256 cells.
@@ -256,6 +283,11 @@ fn flags() -> String {
     std::env::var("MEASURE_FLAGS").unwrap_or_default()
 }
 
+fn n_maxes() -> Vec<u32> {
+    let text = std::env::var("MEASURE_N_MAX").unwrap_or_else(|_| "1,2,3".to_owned());
+    text.split(',').map(|n| n.parse().unwrap()).collect()
+}
+
 #[test]
 #[ignore = "a measurement"]
 fn nextn_switches() {
@@ -267,32 +299,37 @@ fn nextn_switches() {
         // Two micro-batches.
         long: number("MEASURE_LONG", 1024) as u32,
     };
-    let n_max = std::env::var("MEASURE_N_MAX").unwrap_or_else(|_| "1,2,3".to_owned());
-    let n_max: Vec<u32> = n_max.split(',').map(|n| n.parse().unwrap()).collect();
-    let rows: Vec<Row> = match std::env::var("MEASURE_ROWS") {
-        Ok(names) => (ROWS.into_iter())
-            .filter(|(name, _)| names.split(';').any(|wanted| wanted == *name))
-            .collect(),
-        Err(_) => ROWS.to_vec(),
-    };
-    measure(&work, &rows, &n_max, 7);
+    measure(&work, &rows_of(&ROWS), &n_maxes(), 7);
+}
+
+/// The rows that `MEASURE_ROWS` names; all without it.
+fn rows_of(all: &[Row]) -> Vec<Row> {
+    let names = std::env::var("MEASURE_ROWS").unwrap_or_default();
+    let is_named = |row: &&Row| names.is_empty() || names.split(';').any(|name| name == row.0);
+    all.iter().filter(is_named).copied().collect()
+}
+
+/// A model of `architecture` that is too large for the list of fixtures.
+fn made(architecture: &str) -> PathBuf {
+    let model = root().join(format!("target/measure/{architecture}.gguf"));
+    if !model.is_file() {
+        fs_err::create_dir_all(model.parent().unwrap()).unwrap();
+        // So that some drafts are refused, and some are cut short.
+        let dials = BTreeMap::from([("disturb".to_owned(), 3.0)]);
+        let made = llama_patchset::fixture::generate(architecture, 7, &dials).unwrap();
+        let new = model.with_extension("new");
+        let file = std::io::BufWriter::new(fs_err::File::create(&new).unwrap());
+        llama_patchset::fixture::gguf::write(&made, file).unwrap();
+        fs_err::rename(new, &model).unwrap();
+    }
+    model
 }
 
 /// Where a launch costs nothing beside what it computes, nothing may be lost: 223 million weights.
 #[test]
 #[ignore = "a measurement"]
 fn compute_bound() {
-    let model = root().join("target/measure/compute.gguf");
-    if !model.is_file() {
-        fs_err::create_dir_all(model.parent().unwrap()).unwrap();
-        // So that some drafts are refused, and some are cut short.
-        let dials = BTreeMap::from([("disturb".to_owned(), 3.0)]);
-        let made = llama_patchset::fixture::generate("compute", 7, &dials).unwrap();
-        let new = model.with_extension("new");
-        let file = std::io::BufWriter::new(fs_err::File::create(&new).unwrap());
-        llama_patchset::fixture::gguf::write(&made, file).unwrap();
-        fs_err::rename(new, &model).unwrap();
-    }
+    let model = made("compute");
     let rows = [ROWS[0], ROWS[5], ROWS[6]];
     for p_min in ["0", "0.6", "0.9"] {
         let work = Work {
@@ -303,4 +340,58 @@ fn compute_bound() {
         };
         measure(&work, &rows, &[3], 5);
     }
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn heads() {
+    let fixture = || root().join("target/fixtures/launch-nextn3.gguf");
+    let work = Work {
+        model: std::env::var("MEASURE_MODEL").map_or_else(|_| fixture(), PathBuf::from),
+        flags: flags(),
+        tokens: number("MEASURE_TOKENS", 240),
+        long: number("MEASURE_LONG", 1024) as u32,
+    };
+    measure(&work, &rows_of(&HEADS), &n_maxes(), 7);
+}
+
+/// As `compute_bound`: 280 million weights, three NextN blocks.
+#[test]
+#[ignore = "a measurement"]
+fn heads_compute_bound() {
+    let rows = [HEADS[0], HEADS[1], HEADS[3], HEADS[4]];
+    for p_min in ["0", "0.6"] {
+        let work = Work {
+            model: made("compute-heads"),
+            flags: format!("--spec-draft-p-min {p_min} {}", flags()),
+            tokens: 40,
+            long: 32,
+        };
+        measure(&work, &rows, &[3], 5);
+    }
+}
+
+/// What the kernels of ggml-ext bring where the vocabulary is large.
+#[test]
+#[ignore = "a measurement"]
+fn ext_kernels() {
+    const ROWS: [Row; 4] = [
+        ("off", &[]),
+        ("kernels", &["OPENCOTI_EXT_KERNELS"]),
+        ("fused", &["OPENCOTI_MTP_FUSED_NEXTN"]),
+        (
+            "fused, kernels",
+            &["OPENCOTI_MTP_FUSED_NEXTN", "OPENCOTI_EXT_KERNELS"],
+        ),
+    ];
+    let work = Work {
+        model: std::env::var("MEASURE_MODEL").map_or_else(
+            |_| root().join("target/fixtures/wide-nextn.gguf"),
+            PathBuf::from,
+        ),
+        flags: flags(),
+        tokens: 60,
+        long: 32,
+    };
+    measure(&work, &ROWS, &[1, 3], 7);
 }

@@ -145,6 +145,8 @@ pub enum Command {
     Fixture(super::fixture::FixtureArgs),
     /// Prove that the series is right: the main job, sets up all it needs
     Gate(super::gate::GateArgs),
+    /// Rank the tokens of texts, for drafts over a part of the vocabulary
+    Rank(super::rank::RankArgs),
     /// Show what gates found: a page, Markdown for a comment, JUnit XML
     Report(super::report::ReportArgs),
     /// Measure how fast this program is, beside others
@@ -185,6 +187,7 @@ impl Command {
             Command::Package(_) => "package",
             Command::Fixture(_) => "fixture",
             Command::Gate(_) => "gate",
+            Command::Rank(_) => "rank",
             Command::Report(_) => "report",
             Command::Bench(_) => "bench",
             Command::Test(_) => "test",

@@ -4,6 +4,7 @@
 mod apply;
 mod args;
 mod bench;
+mod bench_kernels;
 mod build;
 mod compare;
 mod doctor;
@@ -20,6 +21,7 @@ mod new;
 mod outcome;
 mod package;
 mod problem;
+mod rank;
 mod refresh;
 mod rename;
 mod reorder;
@@ -152,6 +154,7 @@ fn run(cli: Cli) -> Result<Outcome> {
         Command::Fixture(args) => fixture::run(&ctx, args),
         Command::Lint(args) => lint::run(&ctx, args),
         Command::Gate(args) => gate::run(&ctx, args),
+        Command::Rank(args) => rank::run(&ctx, args),
         Command::Report(args) => report::run(&ctx, args),
         Command::Test(args) => test::run(&ctx, args, cli.global.json),
     }

@@ -146,11 +146,20 @@ impl Client {
 
     /// The ids of `text`, as `/completion` would make them of it.
     pub fn tokenize(&self, text: &str) -> Result<Vec<u32>> {
+        self.ids_of(text, true)
+    }
+
+    /// The ids of a piece of text: no begin of text is added, and what spells a special token is text.
+    pub fn tokenize_piece(&self, text: &str) -> Result<Vec<u32>> {
+        self.ids_of(text, false)
+    }
+
+    fn ids_of(&self, text: &str, special: bool) -> Result<Vec<u32>> {
         #[derive(Deserialize)]
         struct Tokens {
             tokens: Vec<u32>,
         }
-        let body = json!({ "content": text, "add_special": true, "parse_special": true });
+        let body = json!({ "content": text, "add_special": special, "parse_special": special });
         let answer = self.post("/tokenize", &body)?;
         let made: Tokens = serde_json::from_slice(&answer).map_err(bad)?;
         if made.tokens.is_empty() {

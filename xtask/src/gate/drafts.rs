@@ -15,6 +15,7 @@ use crate::gate::work::{Found, Work};
 use crate::model::{CellRecord, DraftsSetting, Verdict};
 use trace::Trace;
 
+mod part;
 mod trace;
 
 /// What to compare.
@@ -132,10 +133,23 @@ impl Comparison<'_> {
         candidate: &Answers,
     ) -> CellRecord {
         let steps = steps(baseline);
+        let mut notes = Vec::new();
+        let found = match place.setting.part {
+            true => part::compare(
+                baseline,
+                candidate,
+                place.slots,
+                place.setting.part_rounds,
+                &mut notes,
+            ),
+            false => difference(baseline, candidate).map(part::Found::Fault),
+        };
         let (verdict, reason) = if let Some(what) = control.and_then(|c| difference(baseline, c)) {
             let what = format!("the baseline differs from itself (A/A): {what}");
             (Verdict::Inconclusive, Some(what))
-        } else if let Some(what) = difference(baseline, candidate) {
+        } else if let Some(part::Found::Nothing(what)) = found {
+            (Verdict::Inconclusive, Some(what))
+        } else if let Some(part::Found::Fault(what)) = found {
             (
                 Verdict::Fail,
                 Some(format!("baseline against candidate: {what}")),
@@ -162,7 +176,7 @@ impl Comparison<'_> {
             steps: Some(steps),
             verdict,
             reason,
-            notes: Vec::new(),
+            notes,
             control_difference: None,
             difference: None,
             baseline: records(baseline),
@@ -189,6 +203,11 @@ fn difference(left: &Answers, right: &Answers) -> Option<String> {
     {
         return Some(what);
     }
+    token_difference(left, right).map(|what| format!("equal drafts, but {what}"))
+}
+
+/// Where the generated tokens of two runs differ first.
+fn token_difference(left: &Answers, right: &Answers) -> Option<String> {
     let none = Prompt {
         name: String::new(),
         ids: Vec::new(),
@@ -197,7 +216,7 @@ fn difference(left: &Answers, right: &Answers) -> Option<String> {
     waves.enumerate().find_map(|(wave, (left, right))| {
         let found = first_token_difference(&vec![&none; left.len()], left, right)?;
         Some(format!(
-            "equal drafts, but in wave {wave} sequence {} differs from token {}: {:?} against {:?}",
+            "in wave {wave} sequence {} differs from token {}: {:?} against {:?}",
             found.place, found.index, found.left, found.right
         ))
     })

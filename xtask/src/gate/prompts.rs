@@ -117,7 +117,8 @@ fn sound(text: String) -> Result<String> {
     Ok(text)
 }
 
-fn parse_ids(content: &[u8]) -> Result<Vec<u32>> {
+/// The token ids in a file `.ids`: words between blanks; `#` begins a comment.
+pub fn parse_ids(content: &[u8]) -> Result<Vec<u32>> {
     let text = std::str::from_utf8(content).map_err(|_| Error::config("its file is no text"))?;
     let mut ids = Vec::new();
     for (at, line) in text.lines().enumerate() {

@@ -14,6 +14,10 @@ use crate::model::{ChashGate, Digest};
 /// The variable that makes a server trace its drafts into a file.
 pub const TRACE: &str = "OPENCOTI_SPEC_TRACE";
 
+/// The variable that names the part of the vocabulary that drafts are over, and the one of the file to which it
+/// is written.
+const PART: [&str; 2] = ["OPENCOTI_DRAFT_VOCAB", "OPENCOTI_DRAFT_VOCAB_TRACE"];
+
 /// Starts one server per session.
 #[derive(Debug)]
 pub struct ServerRunner<'a> {
@@ -92,6 +96,10 @@ impl ServerRunner<'_> {
                 .hint("its build needs the patch `spec-trace`"));
             }
             answers.trace = Some(fs_err::read_to_string(file)?);
+            let file = self.vocabulary(&name);
+            if file.exists() {
+                answers.vocabulary = Some(fs_err::read_to_string(file)?);
+            }
         }
         Ok(answers)
     }
@@ -107,6 +115,11 @@ impl ServerRunner<'_> {
         if session.trace.is_some() {
             let trace = self.trace(name).to_string_lossy().into_owned();
             env.insert(TRACE.to_owned(), trace);
+            let [part, told] = PART;
+            if env.contains_key(part) {
+                let file = self.vocabulary(name).to_string_lossy().into_owned();
+                env.insert(told.to_owned(), file);
+            }
         }
         let mut args = self.args(session);
         if let Some(device) = &side.device {
@@ -142,6 +155,10 @@ impl ServerRunner<'_> {
 
     fn trace(&self, name: &str) -> PathBuf {
         self.logs.join(format!("{name}.trace"))
+    }
+
+    fn vocabulary(&self, name: &str) -> PathBuf {
+        self.logs.join(format!("{name}.vocabulary"))
     }
 
     /// Everything that could make two runs differ is off: other threads' sums, prompts that

@@ -93,6 +93,8 @@ pub struct Answers {
     pub drafts: Option<DraftCounts>,
     /// What `spec-trace` wrote, where the session asked for it.
     pub trace: Option<String>,
+    /// What `nextn-draft-vocab` wrote, where the session asked for a trace and drafts are over a part of the vocabulary.
+    pub vocabulary: Option<String>,
 }
 
 impl Session<'_> {

@@ -36,6 +36,7 @@ impl Runner for Fake<'_> {
             busy_slots: Some(session.slots as f64),
             drafts: None,
             trace: None,
+            vocabulary: None,
         })
     }
 }

@@ -88,6 +88,14 @@ pub struct DraftsSetting {
     /// `OPENCOTI_SPEC_COUNTERS=1`.
     #[serde(default)]
     pub fewer_launches: bool,
+    /// Whether the candidate drafts over a part of the vocabulary: then every difference must be a token
+    /// that the part lacks. It needs `OPENCOTI_DRAFT_VOCAB`.
+    #[serde(default)]
+    pub part: bool,
+    /// With `part`: logits may differ by what rounding makes, since other drafts make other batches (several slots,
+    /// `p_min`), and sums of another shape are made in another order.
+    #[serde(default)]
+    pub part_rounds: bool,
 }
 
 /// What `--quick` keeps.

@@ -114,6 +114,7 @@ impl Runner for Model {
             waves,
             drafts: None,
             busy_slots: Some(session.slots as f64),
+            vocabulary: None,
         })
     }
 }
@@ -171,6 +172,8 @@ pub fn judge(fault: Fault, gate: Gate) -> (Verdict, String) {
                 slots: vec![1],
                 flags: Vec::new(),
                 fewer_launches: true,
+                part: false,
+                part_rounds: false,
             }];
             let comparison = drafts::Comparison {
                 prompts: &prompts,

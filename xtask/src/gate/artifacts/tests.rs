@@ -109,6 +109,16 @@ fn each_planted_export_gives_its_verdict() {
 }
 
 #[test]
+fn a_weak_symbol_may_go_and_a_strong_one_may_not() {
+    let mut old = elf("libllama.so.0", &OLD, &[]);
+    let new = elf("libllama.so.0", &OLD[1..], &[]);
+    let judged = |old: &Elf| exports(old, &new, &names(&[]), &ArtifactsAllow::default()).verdict;
+    assert_eq!(judged(&old), Fail);
+    old.weak = names(&OLD[..1]);
+    assert_eq!(judged(&old), Pass);
+}
+
+#[test]
 fn a_file_that_exports_nothing_was_not_understood() {
     let empty = elf("libllama.so.0", &[], &[]);
     let check = exports(&empty, &empty, &BTreeSet::new(), &ArtifactsAllow::default());

@@ -32,6 +32,8 @@ fn cells(change: &(dyn Fn(&Session<'_>, &mut Answers) + Sync)) -> Result<Vec<Cel
         slots: vec![1, 2],
         flags: vec!["-x".to_owned()],
         fewer_launches: true,
+        part: false,
+        part_rounds: false,
     }];
     let comparison = Comparison {
         prompts: &prompts,

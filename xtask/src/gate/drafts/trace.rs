@@ -6,16 +6,16 @@ use crate::error::{Error, Result};
 
 /// The steps of every sequence, in the order in which they were drafted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trace<'a>(BTreeMap<u32, Vec<Step<'a>>>);
+pub struct Trace<'a>(pub(super) BTreeMap<u32, Vec<Step<'a>>>);
 
 /// `seq cycle step pos id n id:bits …`; see `docs/reference/gates.md`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Step<'a> {
-    cycle: u64,
-    step: u32,
-    pos: u32,
-    id: u32,
-    candidates: Vec<&'a str>,
+pub(super) struct Step<'a> {
+    pub(super) cycle: u64,
+    pub(super) step: u32,
+    pub(super) pos: u32,
+    pub(super) id: u32,
+    pub(super) candidates: Vec<&'a str>,
 }
 
 impl<'a> Trace<'a> {
