@@ -49,7 +49,7 @@ gate() {
         return
     fi
     [ "$left" -lt "$limit" ] && limit=$left
-    timeout "$limit" "$bin/xtask" gate --root "$root" --offline --keep-logs --gate "$id" "$@" \
+    timeout "$limit" "$bin/xtask" gate --root "$root" --offline --keep-logs --unstamped --gate "$id" "$@" \
         --baseline "$bin/$baseline/llama-server" --candidate "$bin/$candidate/llama-server" \
         >"$out/$id.txt" 2>&1
     local code=$?

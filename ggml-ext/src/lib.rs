@@ -1,53 +1,35 @@
 //! Rust kernels for ggml, behind the C interface that `include/ggml-ext.h` declares.
 //!
-//! What is exported uses `core` alone, so that linking the static library pulls in nothing of
-//! the standard library. Nothing here may unwind: the profile `ext` aborts instead.
+//! | file | what lives there |
+//! | --- | --- |
+//! | [`abi`] | the C interface; the header is generated from it |
+//! | [`isa`] | which instruction sets this machine has, and which one is used |
+//! | [`lanes`] | a vector of floats, one implementation for each instruction set |
+//! | [`op`] | tensors and threads as kernels see them: checked types, strides, scratch |
+//! | [`kernels`] | the kernels, one op, one file, and the table that names them |
+//!
+//! A kernel either does exactly what ggml's own op does, or says no and leaves the op to ggml.
+//! docs/guide/kernels.md tells how one is added.
+//!
+//! What is exported uses `core` alone, allocates nothing and cannot panic: the test `closed` looks
+//! at the linked code. Nothing here may unwind; the profile `ext` aborts instead.
+#![cfg_attr(not(test), no_std)]
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
-use core::ffi::{CStr, c_char};
+// Not in anybody's prelude. A static library must have a handler of panics, and a `no_std` crate
+// with one of its own could not be linked into tests, which have that of `std`.
+#[cfg(not(test))]
+#[allow(unused_extern_crates)]
+extern crate std;
 
-/// Version of the C interface; `GGML_EXT_ABI_VERSION` of the header.
-pub const ABI_VERSION: u32 = 1;
+pub mod abi;
+pub mod isa;
+pub mod kernels;
+pub mod lanes;
+pub mod op;
 
-/// Version of the library.
-pub const VERSION: &CStr = match CStr::from_bytes_with_nul(TEXT.as_bytes()) {
-    Ok(text) => text,
-    // A version that holds a NUL: fails to compile.
-    Err(_) => panic!("the version is no C string"),
-};
-
-const TEXT: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
-
-/// See the header.
-// SAFETY: no other symbol of that name is linked into ggml: it begins with the name of this
-// library.
-#[unsafe(no_mangle)]
-pub extern "C" fn ggml_ext_abi_version() -> u32 {
-    ABI_VERSION
-}
-
-/// See the header.
-// SAFETY: as for `ggml_ext_abi_version`.
-#[unsafe(no_mangle)]
-pub extern "C" fn ggml_ext_version() -> *const c_char {
-    VERSION.as_ptr()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_exported_version_is_that_of_the_crate() {
-        // SAFETY: the function gives a pointer to a constant C string.
-        let text = unsafe { CStr::from_ptr(ggml_ext_version()) };
-        assert_eq!(text.to_str(), Ok(env!("CARGO_PKG_VERSION")));
-        assert_eq!(ggml_ext_abi_version(), ABI_VERSION);
-    }
-
-    #[test]
-    fn header_and_library_agree_on_the_interface() {
-        let header = include_str!("../include/ggml-ext.h");
-        let line = format!("#define GGML_EXT_ABI_VERSION {ABI_VERSION}\n");
-        assert!(header.contains(&line));
-    }
-}
+pub use abi::{ABI_VERSION, VERSION};
+pub use isa::Isa;
+pub use kernels::{KERNELS, Kernel};
+pub use lanes::{Lanes, Vectored};
+pub use op::{Op, Rows, Team};

@@ -27,6 +27,8 @@
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
 //! | [`stats`] | intervals and verdicts from what was measured |
 //! | [`gate`] | servers under test, comparisons, verdicts, records |
+//! | [`inspect`] | what a built file says of itself, and whether it holds |
+//! | [`mod@package`] | a build with all that its users may ask for, in one archive |
 //! | [`rank`](mod@rank) | which tokens of a vocabulary come how often in some texts |
 //! | [`report`] | records as a page, as Markdown, as JUnit XML; two records compared |
 //! | [`doctor`] | what is there and what is missing |
@@ -45,12 +47,14 @@ pub mod error;
 pub mod exchange;
 pub mod fixture;
 pub mod gate;
+pub mod inspect;
 pub mod invariants;
 pub mod journal;
 pub mod lint;
 pub mod lock;
 pub mod mail;
 pub mod model;
+pub mod package;
 pub mod patchset;
 pub mod process;
 pub mod project;

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use llama_patchset::Kind;
 use llama_patchset::build::lookup::{Lookup, Machine};
-use llama_patchset::build::{self, Build, Difference, stamp};
+use llama_patchset::build::{self, Build, Difference, provenance, stamp};
+use llama_patchset::inspect::inspect;
 use llama_patchset::model::{Digest, Flavour};
 use toy::Toy;
 
@@ -144,7 +145,59 @@ fn a_patched_build_is_stamped_without_linking_again() {
     assert_eq!(differences, []);
     let commands = build::compare_commands(&vanilla, &second).unwrap();
     assert_eq!((commands.common, commands.changed), (2, vec![]));
-    assert_eq!(vanilla.manifest.artifacts[0], second.manifest.artifacts[0]);
+    // What was linked is the same; what it is stamped as is not.
+    let program = |build: &Build| build.manifest.artifacts[0].clone();
+    let (one, two) = (program(&vanilla), program(&second));
+    assert_eq!((one.path, one.content), (two.path, two.content));
+    assert_ne!(one.sha256, two.sha256);
+}
+
+#[test]
+fn every_built_file_says_what_it_is_of_and_what_was_edited_is_refused() {
+    let toy = Toy::new();
+    let build = toy.build(Flavour::Patched).unwrap();
+    for artifact in &build.manifest.artifacts {
+        let found = inspect(&build.dir.join(&artifact.path)).unwrap();
+        assert_eq!(found.sha256, artifact.sha256);
+        assert_eq!(Some(found.provenance.content), artifact.content);
+        assert_eq!(found.provenance.patchset, build.manifest.patchset);
+        assert_eq!(found.provenance.source, build.manifest.source);
+        assert_eq!(found.provenance.flags, build.manifest.flags);
+        assert!(found.manifest.is_some());
+    }
+    // Through the command: sound, edited, without its stamp, without its file.
+    let run = |file: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        command.arg("inspect").arg(file).arg("--root");
+        let output = command.arg(toy.ctx.project.root()).output().unwrap();
+        let told = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(told).unwrap())
+    };
+    let demo = build.program("demo");
+    let (code, told) = run(&demo);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(
+        told.contains("is of") && told.contains("toy patched-cpu"),
+        "{told}"
+    );
+    let sound = fs::read(&demo).unwrap();
+    let mut edited = sound.clone();
+    edited[sound.len() / 2] ^= 1;
+    fs::write(&demo, &edited).unwrap();
+    let (code, told) = run(&demo);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("is not what was stamped"), "{told}");
+    fs::write(&demo, provenance::plain(&sound)).unwrap();
+    let (code, told) = run(&demo);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("carries no stamp"), "{told}");
+    assert_eq!(run(Path::new("/nonexistent")).0, Some(2));
+    // The build takes both for what they are, and mends them.
+    assert_eq!(
+        toy.build(Flavour::Patched).unwrap().manifest,
+        build.manifest
+    );
+    assert_eq!(fs::read(&demo).unwrap(), sound);
 }
 
 #[test]

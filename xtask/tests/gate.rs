@@ -80,7 +80,7 @@ impl Setup {
     fn command(&self, more: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
         command
-            .args(["gate", "--root"])
+            .args(["gate", "--unstamped", "--root"])
             .arg(self.dir.path())
             .arg("--baseline")
             .arg(&self.baseline)

@@ -50,7 +50,8 @@ struct Found {
 
 fn command(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
-    command.arg("gate").arg("--root").arg(dir).args(args);
+    command.args(["gate", "--unstamped", "--root"]).arg(dir);
+    command.args(args);
     for (side, flag) in [("a", "--baseline"), ("b", "--candidate")] {
         command.arg(flag).arg(dir.join(side).join("llama-server"));
     }

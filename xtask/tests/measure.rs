@@ -6,8 +6,10 @@
 //! ```
 //!
 //! `MEASURE_MODEL` names a GGUF file in place of the fixture, `MEASURE_FLAGS` more server flags,
-//! `MEASURE_ROUNDS` another number of rounds than 7. The patched build and the fixture must be there;
-//! `compute_bound` makes its own model, of 890 MB, under `target/`.
+//! `MEASURE_ROUNDS` another number of rounds than 7, `MEASURE_TOKENS` another length of the answers than
+//! 240, `MEASURE_LONG` another length of the long prompt than 1024, `MEASURE_N_MAX` other longest drafts than `1,2,3`; `MEASURE_LAVAPIPE=1` measures the build for Vulkan
+//! on lavapipe. The patched build and the fixture must be there;
+//! `compute_bound` and `heads_compute_bound` make their own models, of about 1 GB, under `target/`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -17,8 +19,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use llama_patchset::gate::client::Sampling;
-use llama_patchset::gate::server::{Launch, Server};
+use llama_patchset::gate::device::Device;
+use llama_patchset::gate::server::{Launch, Server, log_text};
 use llama_patchset::gate::session::{Answer, Halt, Prompt};
+use llama_patchset::model::{GateBackend, GateDevice};
 
 type Row = (&'static str, &'static [&'static str]);
 
@@ -49,6 +53,33 @@ const ONE_LAUNCH: &[&str] = &[
     "OPENCOTI_NEXTN_ONE_LAUNCH",
 ];
 
+/// For models with several NextN blocks.
+const HEADS: [Row; 5] = [
+    ("off", &[]),
+    ("heads reuse", &["OPENCOTI_NEXTN_HEADS_REUSE"]),
+    (
+        "heads reuse, kv-only",
+        &["OPENCOTI_NEXTN_HEADS_REUSE", "OPENCOTI_NEXTN_KV_ONLY"],
+    ),
+    (
+        "fused heads",
+        &[
+            "OPENCOTI_NEXTN_REUSE",
+            "OPENCOTI_NEXTN_KV_ONLY",
+            "OPENCOTI_NEXTN_FUSED_HEADS",
+        ],
+    ),
+    (
+        "fused heads, one launch",
+        &[
+            "OPENCOTI_NEXTN_REUSE",
+            "OPENCOTI_NEXTN_KV_ONLY",
+            "OPENCOTI_NEXTN_FUSED_HEADS",
+            "OPENCOTI_NEXTN_ONE_LAUNCH",
+        ],
+    ),
+];
+
 /// Prompt for what a cycle costs: with the answer it stays below the first boundary of 256 cells.
 const PROMPT: u32 = 10;
 
@@ -67,6 +98,17 @@ fn root() -> PathBuf {
     here.parent().unwrap().into()
 }
 
+/// What is measured on, where that is no processor.
+fn device() -> Option<Device> {
+    std::env::var_os("MEASURE_LAVAPIPE")?;
+    let lavapipe = GateDevice {
+        driver: Some("lvp".to_owned()),
+        index: None,
+        name: Some("llvmpipe".to_owned()),
+    };
+    Device::find(GateBackend::Vulkan, &lavapipe).unwrap()
+}
+
 fn server(work: &Work, n_max: u32, switches: &[&str], log: &Path) -> Server {
     let flags = &work.flags;
     let args = format!(
@@ -76,11 +118,18 @@ fn server(work: &Work, n_max: u32, switches: &[&str], log: &Path) -> Server {
     let mut all: Vec<std::ffi::OsString> = vec!["-m".into(), work.model.clone().into()];
     all.extend(args.split_whitespace().map(Into::into));
     let on = |name: &str| (name.to_owned(), "1".to_owned());
-    let env: BTreeMap<String, String> = (switches.iter().map(|name| on(name)))
+    let mut env: BTreeMap<String, String> = (switches.iter().map(|name| on(name)))
         .chain([on("OPENCOTI_SPEC_COUNTERS")])
         .collect();
+    let device = device();
+    let backend = device.as_ref().map_or("cpu", |_| "vulkan");
+    if let Some(device) = &device {
+        all.extend(device.flags().map(Into::into));
+        env.extend(device.env.clone());
+    }
+    let build = root().join(format!("target/llama/llama-0.5.0/patched-{backend}"));
     let launch = Launch {
-        program: &root().join("target/llama/llama-0.5.0/patched-cpu/out/bin/llama-server"),
+        program: &build.join("out/bin/llama-server"),
         args: all,
         env: &env,
         log: log.into(),
@@ -88,7 +137,15 @@ fn server(work: &Work, n_max: u32, switches: &[&str], log: &Path) -> Server {
         request: Duration::from_secs(600),
         stop: Duration::from_secs(5),
     };
-    Server::start(&launch, &Halt::default()).unwrap()
+    let server = Server::start(&launch, &Halt::default()).unwrap();
+    if let Some(device) = device {
+        device.proof(&log_text(log)).unwrap();
+    }
+    server
+}
+
+fn number(name: &str, otherwise: usize) -> usize {
+    std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
 }
 
 fn ask(server: &mut Server, length: u32, n_predict: usize) -> Answer {
@@ -164,7 +221,7 @@ fn least(values: impl Iterator<Item = f64>) -> f64 {
 
 /// Measures `rows` against the first of them, and prints a table.
 fn measure(work: &Work, rows: &[Row], n_maxes: &[u32], rounds: usize) {
-    let rounds = std::env::var("MEASURE_ROUNDS").map_or(rounds, |text| text.parse().unwrap());
+    let rounds = number("MEASURE_ROUNDS", rounds);
     let dir = tempfile::tempdir().unwrap();
     let mut out = std::io::stderr();
     let _ = writeln!(
@@ -226,6 +283,11 @@ fn flags() -> String {
     std::env::var("MEASURE_FLAGS").unwrap_or_default()
 }
 
+fn n_maxes() -> Vec<u32> {
+    let text = std::env::var("MEASURE_N_MAX").unwrap_or_else(|_| "1,2,3".to_owned());
+    text.split(',').map(|n| n.parse().unwrap()).collect()
+}
+
 #[test]
 #[ignore = "a measurement"]
 fn nextn_switches() {
@@ -233,28 +295,34 @@ fn nextn_switches() {
     let work = Work {
         model: std::env::var("MEASURE_MODEL").map_or_else(|_| fixture(), PathBuf::from),
         flags: flags(),
-        tokens: 240,
+        tokens: number("MEASURE_TOKENS", 240),
         // Two micro-batches.
-        long: 1024,
+        long: number("MEASURE_LONG", 1024) as u32,
     };
-    measure(&work, &ROWS, &[1, 2, 3], 7);
+    measure(&work, &ROWS, &n_maxes(), 7);
+}
+
+/// A model of `architecture` that is too large for the list of fixtures.
+fn made(architecture: &str) -> PathBuf {
+    let model = root().join(format!("target/measure/{architecture}.gguf"));
+    if !model.is_file() {
+        fs_err::create_dir_all(model.parent().unwrap()).unwrap();
+        // So that some drafts are refused, and some are cut short.
+        let dials = BTreeMap::from([("disturb".to_owned(), 3.0)]);
+        let made = llama_patchset::fixture::generate(architecture, 7, &dials).unwrap();
+        let new = model.with_extension("new");
+        let file = std::io::BufWriter::new(fs_err::File::create(&new).unwrap());
+        llama_patchset::fixture::gguf::write(&made, file).unwrap();
+        fs_err::rename(new, &model).unwrap();
+    }
+    model
 }
 
 /// Where a launch costs nothing beside what it computes, nothing may be lost: 223 million weights.
 #[test]
 #[ignore = "a measurement"]
 fn compute_bound() {
-    let model = root().join("target/measure/compute.gguf");
-    if !model.is_file() {
-        fs_err::create_dir_all(model.parent().unwrap()).unwrap();
-        // So that some drafts are refused, and some are cut short.
-        let dials = BTreeMap::from([("disturb".to_owned(), 3.0)]);
-        let made = llama_patchset::fixture::generate("compute", 7, &dials).unwrap();
-        let new = model.with_extension("new");
-        let file = std::io::BufWriter::new(fs_err::File::create(&new).unwrap());
-        llama_patchset::fixture::gguf::write(&made, file).unwrap();
-        fs_err::rename(new, &model).unwrap();
-    }
+    let model = made("compute");
     let rows = [ROWS[0], ROWS[5], ROWS[6]];
     for p_min in ["0", "0.6", "0.9"] {
         let work = Work {
@@ -265,4 +333,58 @@ fn compute_bound() {
         };
         measure(&work, &rows, &[3], 5);
     }
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn heads() {
+    let fixture = || root().join("target/fixtures/launch-nextn3.gguf");
+    let work = Work {
+        model: std::env::var("MEASURE_MODEL").map_or_else(|_| fixture(), PathBuf::from),
+        flags: flags(),
+        tokens: 240,
+        long: 1024,
+    };
+    measure(&work, &HEADS, &n_maxes(), 7);
+}
+
+/// As `compute_bound`: 280 million weights, three NextN blocks.
+#[test]
+#[ignore = "a measurement"]
+fn heads_compute_bound() {
+    let rows = [HEADS[0], HEADS[1], HEADS[3], HEADS[4]];
+    for p_min in ["0", "0.6"] {
+        let work = Work {
+            model: made("compute-heads"),
+            flags: format!("--spec-draft-p-min {p_min} {}", flags()),
+            tokens: 40,
+            long: 32,
+        };
+        measure(&work, &rows, &[3], 5);
+    }
+}
+
+/// What the kernels of ggml-ext bring where the vocabulary is large.
+#[test]
+#[ignore = "a measurement"]
+fn ext_kernels() {
+    const ROWS: [Row; 4] = [
+        ("off", &[]),
+        ("kernels", &["OPENCOTI_EXT_KERNELS"]),
+        ("fused", &["OPENCOTI_MTP_FUSED_NEXTN"]),
+        (
+            "fused, kernels",
+            &["OPENCOTI_MTP_FUSED_NEXTN", "OPENCOTI_EXT_KERNELS"],
+        ),
+    ];
+    let work = Work {
+        model: std::env::var("MEASURE_MODEL").map_or_else(
+            |_| root().join("target/fixtures/wide-nextn.gguf"),
+            PathBuf::from,
+        ),
+        flags: flags(),
+        tokens: 60,
+        long: 32,
+    };
+    measure(&work, &ROWS, &[1, 3], 7);
 }

@@ -332,7 +332,7 @@ fn expect(id: &str, definition: &str, baseline: &str, candidate: &str, code: i32
     std::fs::write(path("model.gguf"), "GGUF").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
     command
-        .args(["gate", "--gate", id, "--root"])
+        .args(["gate", "--unstamped", "--gate", id, "--root"])
         .arg(dir.path());
     for (side, flag, fault) in [
         ("a", "--baseline", baseline),

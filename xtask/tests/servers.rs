@@ -70,7 +70,8 @@ fn setup(candidate: &str, before: &str) -> Setup {
 impl Setup {
     fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
-        command.args(["gate", "--root"]).arg(self.dir.path());
+        command.args(["gate", "--unstamped", "--root"]);
+        command.arg(self.dir.path());
         for (side, flag) in [("a", "--baseline"), ("b", "--candidate")] {
             command.arg(flag).arg(self.path(side).join("llama-server"));
         }

@@ -68,8 +68,8 @@ impl Setup {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
-        command.args(["gate", "--root"]).arg(self.0.path());
-        command.args(args);
+        command.args(["gate", "--unstamped", "--root"]);
+        command.arg(self.0.path()).args(args);
         command.env("LLAMA_PATCHSET_CACHE", self.path("cache"));
         command
     }

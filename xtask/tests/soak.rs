@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `SOAK_MODEL` names a GGUF file in place of the fixture, `SOAK_TOKENS` another number of tokens
-//! than 10,000, `SOAK_FLAGS` more server flags, `SOAK_SERVER` another llama-server than the patched one;
+//! than 10,000, `SOAK_SWITCHES` other switches, with commas between them, `SOAK_FLAGS` more server flags, `SOAK_SERVER` another llama-server than the patched one;
 //! with `SOAK_OFF` set, the server under test has no switch, to see what the loop does.
 //! The server and the fixture must be there.
 
@@ -185,11 +185,12 @@ fn drafts_in_one_launch_neither_leak_nor_diverge() {
     let expected = alone(&Server::start(&[], &dir.path().join("loop")));
     assert!(expected.iter().all(|answer| answer.len() == LONGEST));
 
-    let switches: &[&str] = match std::env::var_os("SOAK_OFF") {
-        Some(_) => &[],
-        None => &SWITCHES,
+    let asked = std::env::var("SOAK_SWITCHES").unwrap_or_else(|_| SWITCHES.join(","));
+    let switches: Vec<&str> = match std::env::var_os("SOAK_OFF") {
+        Some(_) => Vec::new(),
+        None => asked.split(',').collect(),
     };
-    let server = Server::start(switches, &dir.path().join("switches"));
+    let server = Server::start(&switches, &dir.path().join("switches"));
     assert_eq!(alone(&server), expected, "before");
     let (given, broken, whole) = (
         AtomicUsize::new(0),

@@ -413,6 +413,27 @@ fn a_feature_that_upstream_got_is_reported() {
     assert!(port.complete && port.patches.is_empty());
 }
 
+/// The project's own patch for what the next base has of its own; the patches beside it go on.
+#[test]
+fn the_chain_of_heads_is_reported_where_upstream_has_its_own() {
+    if !wanted("the_chain_of_heads_is_reported_where_upstream_has_its_own") {
+        return;
+    }
+    let ctx = ctx();
+    let (old, new) = (base(&ctx, "0.3.31"), base(&ctx, "0.3.32"));
+    let series = Series::load(&ctx.project, &old.base).unwrap();
+    let port = carry(&ctx, &old, &series, &new);
+    let upstreamed = |verdict: &PatchVerdict| match verdict {
+        PatchVerdict::Upstreamed { wholly, .. } => *wholly,
+        _ => false,
+    };
+    let found: Vec<&str> = (port.reports.iter())
+        .filter(|report| upstreamed(&report.verdict))
+        .map(|report| report.patch.as_str())
+        .collect();
+    assert_eq!(found, ["nextn-chain-heads"]);
+}
+
 /// What a base without the server can take, it takes; the rest is absent and no conflict.
 #[test]
 fn a_partial_base_takes_what_it_has_files_for() {

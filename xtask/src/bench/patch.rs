@@ -97,10 +97,14 @@ pub struct Row {
 }
 
 /// Ours, in the order in which a round does them.
-const OURS: [(&str, &str); 5] = [
+const OURS: [(&str, &str); 6] = [
     (
         "apply",
         "apply to a tree that is the base, nothing remembered",
+    ),
+    (
+        "apply-known",
+        "apply to a tree that is the base and was looked at",
     ),
     ("apply-again", "apply, nothing to change"),
     ("status", "status"),
@@ -258,6 +262,10 @@ impl<'a> Bench<'a> {
         }
         self.ours(&["apply"], Some("apply"))?;
         self.check(&self.tree(), "apply")?;
+        self.ours(&["revert"], None)?;
+        std::thread::sleep(SETTLE);
+        self.ours(&["status"], None)?;
+        self.ours(&["apply"], Some("apply-known"))?;
         std::thread::sleep(SETTLE);
         self.ours(&["status"], None)?;
         self.ours(&["apply"], Some("apply-again"))?;

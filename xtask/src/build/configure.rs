@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::build::Recipe;
 use crate::build::ext::{self, Ext};
 use crate::build::lookup::Lookup;
+use crate::build::shaders;
 use crate::build::tools::{CompilerCommand, Toolset};
+use crate::build::vulkan::VulkanKit;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{Digest, Flavour};
@@ -41,7 +43,10 @@ const FLAGS: [(&str, &str); 11] = [
 ];
 
 /// Backends and the options that they add.
-const BACKENDS: [(&str, &[(&str, &str)]); 1] = [("cpu", &[])];
+const BACKENDS: [(&str, &[(&str, &str)]); 2] = [("cpu", &[]), (VULKAN, &[("GGML_VULKAN", "ON")])];
+
+/// The backend that [`VulkanKit`] is for.
+pub const VULKAN: &str = "vulkan";
 
 /// Variables by which a user steers compilers and CMake. They are left as they are, but another
 /// value means another build.
@@ -78,6 +83,9 @@ pub struct Request {
     pub flags: BTreeMap<String, String>,
     /// Digest over the paths of the source files.
     pub paths: Digest,
+    /// What of Vulkan is used, in a build for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vulkan: Option<VulkanKit>,
 }
 
 /// What has to be done before Ninja may run.
@@ -109,6 +117,7 @@ impl Request {
         recipe: &Recipe,
         tools: &Toolset,
         ext: Option<&Ext>,
+        vulkan: Option<&VulkanKit>,
         paths: Digest,
     ) -> Result<Self> {
         let dir = recipe.dir(ctx);
@@ -155,6 +164,11 @@ impl Request {
             set(ext::LIB_FLAG, path_text(&ext.lib)?);
             set(ext::INCLUDE_FLAG, path_text(&ext.include)?);
         }
+        if let Some(kit) = vulkan {
+            for (name, path) in kit.flags(&shaders::script(&dir)) {
+                set(name, path_text(&path)?);
+            }
+        }
         let env = STEERING
             .iter()
             .filter_map(|name| Some(((*name).to_owned(), lookup.var(name)?)));
@@ -165,6 +179,7 @@ impl Request {
             env: env.collect(),
             flags,
             paths,
+            vulkan: vulkan.cloned(),
         })
     }
 
@@ -182,6 +197,7 @@ impl Request {
         for (what, same) in [
             ("the C compiler", old.tools.cc == self.tools.cc),
             ("the C++ compiler", old.tools.cxx == self.tools.cxx),
+            ("what Vulkan is built with", old.vulkan == self.vulkan),
             ("the processor", old.host == self.host),
             ("the environment of the compilers", old.env == self.env),
         ] {
@@ -220,6 +236,10 @@ impl Request {
                 command.env(name, list);
             }
         }
+        if self.vulkan.is_some() {
+            // The backend builds a program of its own with a CMake of its own, which is told nothing.
+            self.nested_env(command);
+        }
         command
             .env("CCACHE_BASEDIR", dir)
             .env("CCACHE_NOHASHDIR", "1")
@@ -228,6 +248,29 @@ impl Request {
             .env_remove("MAKEFLAGS")
             .env_remove("VERBOSE")
             .env_remove("DESTDIR");
+    }
+
+    /// The tools of this build for a CMake that is called by it.
+    fn nested_env(&self, command: &mut Command) {
+        let mut folders: Vec<PathBuf> = Vec::new();
+        folders.extend(self.tools.ninja.path.parent().map(Path::to_path_buf));
+        if let Some(path) = std::env::var_os("PATH") {
+            folders.extend(std::env::split_paths(&path));
+        }
+        if let Ok(path) = std::env::join_paths(folders) {
+            command.env("PATH", path);
+        }
+        for (language, var, compiler) in
+            [("C", "CC", &self.tools.cc), ("CXX", "CXX", &self.tools.cxx)]
+        {
+            let words = std::iter::once(compiler.path.display().to_string());
+            let words: Vec<String> = words.chain(compiler.args.iter().cloned()).collect();
+            command.env(var, words.join(" "));
+            if let Some(launcher) = &self.tools.launcher {
+                let name = format!("CMAKE_{language}_COMPILER_LAUNCHER");
+                command.env(name, &launcher.path);
+            }
+        }
     }
 
     /// Calls CMake in `dir`. What an earlier call left in the cache is forgotten, objects stay.
@@ -390,7 +433,7 @@ mod tests {
         let recipe = toy.recipe(Flavour::Patched);
         let tools = tools::resolve(&toy.ctx, machine).unwrap();
         let paths = Digest::of(b"");
-        let request = Request::new(&toy.ctx, machine, &recipe, &tools, None, paths).unwrap();
+        let request = Request::new(&toy.ctx, machine, &recipe, &tools, None, None, paths).unwrap();
         (toy, recipe, request)
     }
 
@@ -401,7 +444,7 @@ mod tests {
         let recipe = toy.recipe(Flavour::Vanilla);
         let tools = tools::resolve(&toy.ctx, &machine).unwrap();
         let paths = Digest::of(b"");
-        let vanilla = Request::new(&toy.ctx, &machine, &recipe, &tools, None, paths).unwrap();
+        let vanilla = Request::new(&toy.ctx, &machine, &recipe, &tools, None, None, paths).unwrap();
         let text = |request: &Request, dir: PathBuf| {
             let json = serde_json::to_string(request).unwrap();
             json.replace(dir.to_str().unwrap(), "<build>")

@@ -10,7 +10,8 @@ use crate::build::manifest::{self, Difference};
 use crate::build::ninja::{Line, Reader};
 use crate::build::source::Sources;
 use crate::build::tools::{self, Toolset};
-use crate::build::{Build, Recipe, ext, stamp};
+use crate::build::vulkan::VulkanKit;
+use crate::build::{Build, Recipe, ext, shaders};
 use crate::ctx::{Ctx, Task};
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{BuildManifest, Flavour};
@@ -28,6 +29,11 @@ const LOG: &str = "build.log";
 pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Result<Build> {
     configure::backend(&recipe.backend)?;
     let tools = tools::resolve(ctx, lookup)?;
+    // Before anything is made: what is too old is not found out by a compiler.
+    let kit = match &*recipe.backend {
+        configure::VULKAN => Some(VulkanKit::resolve(ctx, lookup, &tools)?),
+        _ => None,
+    };
     let dir = recipe.dir(ctx);
     fs_err::create_dir_all(&dir)?;
     let _lock = crate::lock::file(ctx, &dir.join(".lock"))?;
@@ -39,7 +45,22 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
     let sources = Sources::read(&recipe.source)?;
     held(ctx, recipe, &sources)?;
     let paths = sources.paths_digest();
-    let request = Request::new(ctx, lookup, recipe, &tools, ext.as_ref(), paths)?;
+    let shaders = match &kit {
+        Some(kit) => {
+            shaders::install(&dir, kit)?;
+            shaders::folder(ctx, lookup, kit, &sources.manifest)?
+        }
+        None => None,
+    };
+    let request = Request::new(
+        ctx,
+        lookup,
+        recipe,
+        &tools,
+        ext.as_ref(),
+        kit.as_ref(),
+        paths,
+    )?;
     let old = crate::model::read_json::<BuildManifest>(&dir.join(manifest::FILE)).ok();
     let need = if force {
         Need::Scratch("as asked for".to_owned())
@@ -54,6 +75,7 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
     };
     // From here on the folder is in motion: a killed run must leave no manifest.
     remove(&dir.join(manifest::FILE))?;
+    remove(&dir.join("out/bin").join(manifest::BESIDE))?;
     match &need {
         Need::Scratch(why) => {
             if dir.join("out").exists() {
@@ -69,11 +91,8 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
         request.run(ctx, &dir, recipe)?;
     }
     crate::model::write_atomic(&dir.join(SEEN), sources.manifest.text().as_bytes())?;
-    compile(ctx, recipe, &request, &dir)?;
+    compile(ctx, recipe, &request, &dir, shaders.as_deref())?;
     drop_dead(ctx, &request, &dir)?;
-    if let Some(patchset) = &recipe.patchset {
-        stamp_all(ctx, &dir, &patchset.id.to_string())?;
-    }
     if !sources.unchanged()? {
         // It is not known which objects saw which content.
         remove(&dir.join(SEEN))?;
@@ -84,6 +103,7 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
         .hint("run the same command again once nothing writes to them"));
     }
     let manifest = manifest::collect(ctx, recipe, &request, &sources, &dir)?;
+    manifest::write_beside(&dir, &manifest)?;
     crate::model::write_json(&dir.join(manifest::FILE), &manifest)?;
     Ok(Build { dir, manifest })
 }
@@ -183,7 +203,13 @@ fn drop_dead(ctx: &Ctx, request: &Request, dir: &Path) -> Result<()> {
     )))
 }
 
-fn compile(ctx: &Ctx, recipe: &Recipe, request: &Request, dir: &Path) -> Result<()> {
+fn compile(
+    ctx: &Ctx,
+    recipe: &Recipe,
+    request: &Request,
+    dir: &Path,
+    shaders: Option<&Path>,
+) -> Result<()> {
     use std::io::Write;
     let Toolset { ninja, .. } = &request.tools;
     let log_path = dir.join(LOG);
@@ -192,6 +218,10 @@ fn compile(ctx: &Ctx, recipe: &Recipe, request: &Request, dir: &Path) -> Result<
     command.args(["-j", &ctx.jobs.to_string()]);
     command.args(&recipe.targets).current_dir(dir.join("out"));
     request.apply_env(dir, &mut command);
+    command.env_remove(shaders::VAR);
+    if let Some(shaders) = shaders {
+        command.env(shaders::VAR, shaders);
+    }
     let mut reader = Reader::default();
     let begun = Instant::now();
     // Said only once there is something to do: upstream has a few steps that always run.
@@ -218,16 +248,6 @@ fn compile(ctx: &Ctx, recipe: &Recipe, request: &Request, dir: &Path) -> Result<
     }
     if let Some(task) = task {
         task.finish(&format!("{} steps", reader.steps.1));
-    }
-    Ok(())
-}
-
-/// Stamps the libraries that have a field for it.
-fn stamp_all(ctx: &Ctx, dir: &Path, id: &str) -> Result<()> {
-    for path in manifest::programs(dir)? {
-        if stamp::write(&dir.join(&path), id)? {
-            ctx.sink.detail(&format!("{path} carries patch set {id}"));
-        }
     }
     Ok(())
 }

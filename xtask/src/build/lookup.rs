@@ -26,6 +26,16 @@ pub trait Lookup {
     /// Whether files can be made in `path`, or in its nearest existing parent.
     fn writable(&self, path: &Path) -> bool;
 
+    /// The text of a file; nothing where it cannot be read.
+    fn text(&self, path: &Path) -> Option<String> {
+        std::fs::read_to_string(path).ok()
+    }
+
+    /// Whether `path` is a file.
+    fn is_file(&self, path: &Path) -> bool {
+        path.is_file()
+    }
+
     /// The first of `names` that is found.
     fn find_any(&self, names: &[String]) -> Option<PathBuf> {
         names.iter().find_map(|name| self.find(name))
@@ -142,6 +152,8 @@ pub mod fake {
         pub writable: bool,
         /// Arguments, joined by blanks, with which every program fails.
         pub failing: Vec<String>,
+        /// Path of a file to its text.
+        pub files: BTreeMap<PathBuf, String>,
     }
 
     impl Fake {
@@ -167,6 +179,12 @@ pub mod fake {
         /// Makes every program fail with these arguments.
         pub fn failing(mut self, args: &str) -> Self {
             self.failing.push(args.to_owned());
+            self
+        }
+
+        /// Adds the file `path` with `text`.
+        pub fn file(mut self, path: &str, text: &str) -> Self {
+            self.files.insert(PathBuf::from(path), text.to_owned());
             self
         }
 
@@ -212,6 +230,14 @@ pub mod fake {
 
         fn var(&self, name: &str) -> Option<String> {
             self.vars.get(name).cloned()
+        }
+
+        fn text(&self, path: &Path) -> Option<String> {
+            self.files.get(path).cloned()
+        }
+
+        fn is_file(&self, path: &Path) -> bool {
+            self.files.contains_key(path)
         }
 
         fn free_space(&self, _: &Path) -> Option<u64> {

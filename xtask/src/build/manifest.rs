@@ -9,14 +9,19 @@ use serde::Serialize;
 
 use crate::build::configure::{self, Request};
 use crate::build::source::Sources;
-use crate::build::{Build, Recipe, cache};
+use crate::build::vulkan::VulkanKit;
+use crate::build::{Build, Recipe, cache, provenance, stamp};
 use crate::ctx::Ctx;
-use crate::error::{Error, Result};
-use crate::model::{Artifact, BuildManifest, Digest};
+use crate::error::{Error, Result, ResultExt};
+use crate::model::{Artifact, BuildManifest, Digest, Provenance};
 use crate::process;
 
 /// Name of the manifest inside the build folder.
 pub const FILE: &str = "build.json";
+
+/// Name of the manifest that lies beside the built files and goes where they go: its paths are file
+/// names.
+pub const BESIDE: &str = "llama-patchset.json";
 
 /// Where a build is not what its manifest says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -161,6 +166,7 @@ pub fn compare_flags(first: &BuildManifest, second: &BuildManifest) -> Vec<FlagD
                 facts.insert(name.to_owned(), value);
             }
         }
+        facts.extend(manifest.backend_tools.clone());
         facts
     };
     let (first, second) = (facts(first), facts(second));
@@ -232,17 +238,17 @@ pub fn collect(
         ))
         .hint("a build file of the tree sets them by force; see CMakeCache.txt in the build"));
     }
-    let artifacts = artifacts(ctx, request, dir)?;
+    let files = files(ctx, request, dir)?;
     for target in &recipe.targets {
         let path = format!("out/bin/{target}");
-        if !artifacts.iter().any(|artifact| artifact.path == path) {
+        if !files.contains(&path) {
             return Err(Error::finding(format!(
                 "Ninja built `{target}` without a fault, and {path} is no program"
             ))
             .hint("look into build.log in the build folder"));
         }
     }
-    Ok(BuildManifest {
+    let mut manifest = BuildManifest {
         schema: 1,
         base: recipe.base.clone(),
         tree: recipe.tree,
@@ -255,11 +261,56 @@ pub fn collect(
         cmake: request.tools.cmake.version.to_string(),
         ninja: request.tools.ninja.version.to_string(),
         launcher: request.tools.launcher.as_ref().map(|tool| tool.name()),
-        artifacts,
+        backend_tools: request
+            .vulkan
+            .as_ref()
+            .map(VulkanKit::versions)
+            .unwrap_or_default(),
+        artifacts: Vec::new(),
+    };
+    manifest.artifacts = files
+        .into_par_iter()
+        .map(|path| stamp_one(dir, path, &manifest))
+        .collect::<Result<_>>()?;
+    Ok(manifest)
+}
+
+/// Writes the manifest that goes with the built files.
+pub fn write_beside(dir: &Path, manifest: &BuildManifest) -> Result<()> {
+    let mut beside = manifest.clone();
+    for artifact in &mut beside.artifacts {
+        let name = artifact.path.rsplit('/').next().unwrap_or_default();
+        artifact.path = name.to_owned();
+    }
+    crate::model::write_json(&dir.join("out/bin").join(BESIDE), &beside)
+}
+
+/// Stamps a built file with where it comes from, and says what it then is.
+fn stamp_one(dir: &Path, path: String, manifest: &BuildManifest) -> Result<Artifact> {
+    let file = dir.join(&path);
+    let stamping = || format!("stamping {}", file.display());
+    let old = fs_err::read(&file)?;
+    let mut plain = provenance::plain(&old);
+    if let Some(patchset) = &manifest.patchset {
+        stamp::set(&mut plain, &patchset.id.to_string(), &file)?;
+    }
+    let content = Digest::of(&plain);
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let of = |content| Provenance::of(manifest, name, content);
+    let new = provenance::stamped(&plain, of).unwrap_or(plain);
+    if new != old {
+        stamp::replace(&file, &new).context(stamping)?;
+    }
+    Ok(Artifact {
+        size: new.len() as u64,
+        sha256: Digest::of(&new),
+        content: Some(content),
+        path,
     })
 }
 
-fn artifacts(ctx: &Ctx, request: &Request, dir: &Path) -> Result<Vec<Artifact>> {
+/// Programs and libraries that were built. Others beside them are a finding.
+fn files(ctx: &Ctx, request: &Request, dir: &Path) -> Result<Vec<String>> {
     let products = products(ctx, request, dir)?;
     let files = programs(dir)?;
     let foreign: Vec<&String> = files
@@ -277,17 +328,7 @@ fn artifacts(ctx: &Ctx, request: &Request, dir: &Path) -> Result<Vec<Artifact>> 
         ))
         .hint(format!("rm {}", names.join(" "))));
     }
-    files
-        .into_par_iter()
-        .map(|path| {
-            let file = dir.join(&path);
-            Ok(Artifact {
-                size: fs_err::metadata(&file)?.len(),
-                sha256: Digest::of_file(&file)?,
-                path,
-            })
-        })
-        .collect()
+    Ok(files)
 }
 
 /// Everything that Ninja knows how to make, relative to the build folder.
@@ -358,6 +399,7 @@ mod tests {
                 path: format!("out/bin/{name}"),
                 size: content.len() as u64,
                 sha256: Digest::of(content.as_bytes()),
+                content: None,
             });
         }
         fs::write(bin.join("notes.txt"), "text").unwrap();
@@ -381,6 +423,7 @@ mod tests {
                 cmake: "3.25.1".to_owned(),
                 ninja: "1.11.1".to_owned(),
                 launcher: None,
+                backend_tools: BTreeMap::new(),
                 artifacts,
             },
         }

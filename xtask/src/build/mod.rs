@@ -4,6 +4,7 @@
 //! target/llama/<base>/<flavour>-<backend>/
 //!   src              symbolic link to the tree that is built
 //!   ext/             the Rust library and its header (patched builds)
+//!   tools/           what is called in the place of glslc (Vulkan builds)
 //!   out/             CMake's folder; programs and libraries are in out/bin
 //!   configure.json   what CMake was asked for
 //!   source.manifest  the sources that Ninja was last run on
@@ -22,18 +23,22 @@
 mod cache;
 mod commands;
 mod configure;
+pub mod debian;
 mod engine;
 mod ext;
 pub mod lookup;
 mod manifest;
 mod ninja;
 pub mod packages;
+pub mod provenance;
 pub mod provision;
+mod shaders;
 mod source;
 pub mod stamp;
 #[cfg(test)]
 pub mod testing;
 pub mod tools;
+pub mod vulkan;
 
 use std::path::{Path, PathBuf};
 
@@ -44,7 +49,7 @@ use lookup::Lookup;
 
 pub use commands::{ChangedCommand, CommandDifferences, compare_commands};
 pub use configure::backend;
-pub use manifest::{Difference, FlagDifference, check, check_artifacts, compare_flags};
+pub use manifest::{BESIDE, Difference, FlagDifference, check, check_artifacts, compare_flags};
 
 /// Programs that are built.
 pub const TARGETS: [&str; 2] = ["llama-server", "llama-bench"];
@@ -117,7 +122,7 @@ pub struct Recipe {
     pub tree: Digest,
     /// Which tree it is.
     pub flavour: Flavour,
-    /// `cpu`.
+    /// `cpu` or `vulkan`.
     pub backend: String,
     /// The folder that holds the tree.
     pub source: PathBuf,

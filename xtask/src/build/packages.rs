@@ -21,6 +21,12 @@ pub enum Package {
     Pip,
     /// `setpriv`.
     Setpriv,
+    /// `glslc` of shaderc.
+    Glslc,
+    /// The Vulkan loader.
+    VulkanLoader,
+    /// Vulkan and SPIR-V headers.
+    VulkanHeaders,
 }
 
 /// A package manager: the program that gives it away, the command, its names for packages.
@@ -43,6 +49,9 @@ const MANAGERS: [Manager; 6] = [
             Package::Python => "python3",
             Package::Pip => "python3-pip",
             Package::Setpriv => "util-linux",
+            Package::Glslc => "glslc",
+            Package::VulkanLoader => "libvulkan1",
+            Package::VulkanHeaders => "libvulkan-dev spirv-headers",
         },
     },
     Manager {
@@ -52,6 +61,8 @@ const MANAGERS: [Manager; 6] = [
             Package::Compilers => "gcc gcc-c++",
             Package::Ninja => "ninja-build",
             Package::Setpriv => "util-linux",
+            Package::VulkanLoader => "vulkan-loader",
+            Package::VulkanHeaders => "vulkan-headers spirv-headers-devel",
             other => common_name(other),
         },
     },
@@ -62,6 +73,8 @@ const MANAGERS: [Manager; 6] = [
             Package::Compilers => "base-devel",
             Package::Python => "python",
             Package::Pip => "python-pip",
+            Package::Glslc => "shaderc",
+            Package::VulkanLoader => "vulkan-icd-loader",
             other => common_name(other),
         },
     },
@@ -70,6 +83,8 @@ const MANAGERS: [Manager; 6] = [
         install: "sudo zypper install",
         name: |package| match package {
             Package::Compilers => "gcc gcc-c++",
+            Package::Glslc => "shaderc",
+            Package::VulkanLoader => "libvulkan1",
             other => common_name(other),
         },
     },
@@ -81,6 +96,8 @@ const MANAGERS: [Manager; 6] = [
             Package::Ninja => "ninja-build",
             Package::Pip => "py3-pip",
             Package::Setpriv => "setpriv",
+            Package::Glslc => "shaderc",
+            Package::VulkanLoader => "vulkan-loader",
             other => common_name(other),
         },
     },
@@ -89,6 +106,8 @@ const MANAGERS: [Manager; 6] = [
         install: "brew install",
         name: |package| match package {
             Package::Python | Package::Pip => "python",
+            Package::Glslc => "shaderc",
+            Package::VulkanLoader => "vulkan-loader",
             other => common_name(other),
         },
     },
@@ -104,6 +123,9 @@ fn common_name(package: Package) -> &'static str {
         Package::Python => "python3",
         Package::Pip => "python3-pip",
         Package::Setpriv => "util-linux",
+        Package::Glslc => "glslc",
+        Package::VulkanLoader => "vulkan-loader",
+        Package::VulkanHeaders => "vulkan-headers spirv-headers",
     }
 }
 

@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Result};
 
 /// Begins the field. It must be spelled as in the overlay.
 pub const MAGIC: &[u8; 32] = b"OPENCOTI-PATCHSET-STAMP-FIELD-1:";
@@ -23,30 +23,26 @@ pub fn read(file: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Writes `id` into the field of `file`; `false` where it has no field. The time stamp is kept,
-/// so that Ninja sees no reason to link again what depends on the library.
-pub fn write(file: &Path, id: &str) -> Result<bool> {
+/// Writes `id` into the field of `bytes`, which are those of `file`; `false` where they have none.
+pub fn set(bytes: &mut [u8], id: &str, file: &Path) -> Result<bool> {
     if id.is_empty() || id.len() >= TEXT || !id.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return Err(Error::internal(format!(
             "`{id}` cannot be stamped: it must be 1 to {} printable ASCII characters",
             TEXT - 1
         )));
     }
-    let mut bytes = fs_err::read(file)?;
-    let Some(at) = field(&bytes, file)? else {
+    let Some(at) = field(bytes, file)? else {
         return Ok(false);
     };
-    if text(&bytes, at, file)? == id {
-        return Ok(true);
-    }
+    text(bytes, at, file)?;
     bytes[at..at + TEXT].fill(0);
     bytes[at..at + id.len()].copy_from_slice(id.as_bytes());
-    replace(file, &bytes).context(|| format!("stamping {}", file.display()))?;
     Ok(true)
 }
 
-/// Replaces the content of `file` in one step, keeping mode and time stamp.
-fn replace(file: &Path, bytes: &[u8]) -> Result<()> {
+/// Replaces the content of `file` in one step. Mode and time stamp are kept, so that Ninja sees no
+/// reason to link again what depends on it.
+pub fn replace(file: &Path, bytes: &[u8]) -> Result<()> {
     let meta = fs_err::metadata(file)?;
     let dir = file.parent().unwrap_or(Path::new("."));
     let mut temp = tempfile::Builder::new()
@@ -120,6 +116,14 @@ mod tests {
     use super::*;
     use crate::Kind;
     use std::os::unix::fs::PermissionsExt;
+
+    /// Reads, sets and replaces.
+    fn write(file: &Path, id: &str) -> Result<bool> {
+        let mut bytes = std::fs::read(file).unwrap();
+        let is_set = set(&mut bytes, id, file)?;
+        replace(file, &bytes)?;
+        Ok(is_set)
+    }
 
     fn library(fields: &[&str]) -> (tempfile::TempDir, std::path::PathBuf) {
         let dir = tempfile::tempdir().unwrap();

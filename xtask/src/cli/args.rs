@@ -137,6 +137,10 @@ pub enum Command {
     Lint(super::lint::LintArgs),
     /// Build vanilla and patched
     Build(super::build::BuildArgs),
+    /// Say where a built file comes from, and whether its stamp holds
+    Inspect(super::inspect::InspectArgs),
+    /// Pack a build with its licences and patches, to be given away
+    Package(super::package::PackageArgs),
     /// Make the tiny models that the gates run on
     Fixture(super::fixture::FixtureArgs),
     /// Prove that the series is right: the main job, sets up all it needs
@@ -179,6 +183,8 @@ impl Command {
             Command::Verify(_) => "verify",
             Command::Lint(_) => "lint",
             Command::Build(_) => "build",
+            Command::Inspect(_) => "inspect",
+            Command::Package(_) => "package",
             Command::Fixture(_) => "fixture",
             Command::Gate(_) => "gate",
             Command::Rank(_) => "rank",

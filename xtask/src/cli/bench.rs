@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::bench::{self, Long, Options, Peer, Report, Sized, Times};
 use crate::cli::Outcome;
 use crate::cli::args::BaseArg;
+use crate::cli::bench_kernels::KernelArgs;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
 use crate::project::suggest;
@@ -22,6 +23,8 @@ pub struct BenchArgs {
 enum What {
     /// Measure apply and status beside git, quilt and GNU patch
     Patch(PatchArgs),
+    /// Measure the kernels of ggml-ext beside ggml's own ops, in the patched build
+    Kernels(KernelArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -48,7 +51,13 @@ struct PatchArgs {
 
 /// Measures.
 pub fn run(ctx: &Ctx, args: BenchArgs) -> Result<Outcome> {
-    let What::Patch(args) = args.what;
+    match args.what {
+        What::Patch(args) => patch(ctx, args),
+        What::Kernels(args) => super::bench_kernels::run(ctx, args),
+    }
+}
+
+fn patch(ctx: &Ctx, args: PatchArgs) -> Result<Outcome> {
     if let Some(wrong) = args
         .series
         .iter()

@@ -20,9 +20,14 @@ pub struct BuildArgs {
     /// Build the working tree, with the series applied [default: both]
     #[arg(long)]
     patched: bool,
-    /// Where the models are to run
-    #[arg(long, value_name = "NAME", default_value = "cpu")]
-    backend: String,
+    /// Where the models are to run: `cpu`, `vulkan`, or both with a comma between them
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "cpu",
+        value_delimiter = ','
+    )]
+    backend: Vec<String>,
     /// Remove what was built before
     #[arg(long)]
     force: bool,
@@ -30,31 +35,55 @@ pub struct BuildArgs {
 
 /// Runs the command.
 pub fn run(ctx: &Ctx, args: BuildArgs) -> Result<Outcome> {
-    build::backend(&args.backend)?;
+    for backend in &args.backend {
+        build::backend(backend)?;
+    }
     let base = ctx.project.base(args.base.base.as_deref())?;
     let both = args.vanilla == args.patched;
-    let mut builds = Vec::new();
-    for (flavour, wanted) in [
-        (Flavour::Vanilla, args.vanilla),
-        (Flavour::Patched, args.patched),
-    ] {
-        if wanted || both {
-            let run = if args.force {
-                build::rebuild
-            } else {
-                build::ensure
-            };
-            builds.push(run(ctx, &base, flavour, &args.backend)?);
-        }
-    }
-    let compared = match builds.as_slice() {
-        [vanilla, patched] => Some((
-            build::compare_flags(&vanilla.manifest, &patched.manifest),
-            build::compare_commands(vanilla, patched)?,
-        )),
-        _ => None,
+    let run = if args.force {
+        build::rebuild
+    } else {
+        build::ensure
     };
-    Ok(outcome(ctx, &builds, compared))
+    let mut outcomes = Vec::new();
+    for backend in &args.backend {
+        let mut builds = Vec::new();
+        for (flavour, wanted) in [
+            (Flavour::Vanilla, args.vanilla),
+            (Flavour::Patched, args.patched),
+        ] {
+            if wanted || both {
+                builds.push(run(ctx, &base, flavour, backend)?);
+            }
+        }
+        let compared = match builds.as_slice() {
+            [vanilla, patched] => Some((
+                build::compare_flags(&vanilla.manifest, &patched.manifest),
+                build::compare_commands(vanilla, patched)?,
+            )),
+            _ => None,
+        };
+        outcomes.push(outcome(ctx, &builds, compared));
+    }
+    Ok(joined(outcomes))
+}
+
+/// The outcomes of several backends as one: the worst status, and for `--json` one object each
+/// below `backends` where there are several.
+fn joined(outcomes: Vec<Outcome>) -> Outcome {
+    match <[Outcome; 1]>::try_from(outcomes) {
+        Ok([one]) => one,
+        Err(several) => Outcome {
+            text: several.iter().map(|one| one.text.as_str()).collect(),
+            status: match several.iter().all(|one| one.status == Status::Good) {
+                true => Status::Good,
+                false => Status::Finding,
+            },
+            data: json!({
+                "backends": several.into_iter().map(|one| one.data).collect::<Vec<_>>(),
+            }),
+        },
+    }
 }
 
 fn outcome(
@@ -133,6 +162,19 @@ fn summary(ctx: &Ctx, build: &Build) -> String {
 mod tests {
     use super::*;
     use crate::build::testing::toy_ctx;
+
+    #[test]
+    fn one_finding_among_backends_is_a_finding() {
+        let toy = toy_ctx();
+        let good = || outcome(&toy.ctx, &[], None);
+        assert_eq!(joined(vec![good()]).data, good().data);
+        let both = joined(vec![good(), good()]);
+        assert_eq!(both.status, Status::Good);
+        assert_eq!(both.data["backends"][1], good().data);
+        let mut bad = good();
+        bad.status = Status::Finding;
+        assert_eq!(joined(vec![bad, good()]).status, Status::Finding);
+    }
 
     #[test]
     fn builds_that_differ_in_options_are_a_finding() {

@@ -55,6 +55,9 @@ pub struct GateArgs {
         conflicts_with = "base"
     )]
     candidate: Option<PathBuf>,
+    /// Run servers that carry no stamp of where they come from
+    #[arg(long)]
+    unstamped: bool,
     /// Run nothing: say what changed from record or run A to B, and whether it became worse.
     /// Each is a path, a run of the store (its id, the beginning of it, `latest`), or RUN/GATE
     #[arg(
@@ -104,6 +107,9 @@ impl GateArgs {
         for gate in &self.gates {
             words.push(format!("--gate {}", quote(gate)));
         }
+        if self.unstamped {
+            words.push("--unstamped".to_owned());
+        }
         if self.bless {
             words.push("--bless".to_owned());
         }
@@ -145,6 +151,7 @@ pub fn run(ctx: &Ctx, args: GateArgs) -> Result<Outcome> {
         model: args.model,
         bless: args.bless,
         servers: args.baseline.zip(args.candidate),
+        unstamped: args.unstamped,
         patches,
     };
     if args.bisect.is_some() {

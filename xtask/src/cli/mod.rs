@@ -4,6 +4,7 @@
 mod apply;
 mod args;
 mod bench;
+mod bench_kernels;
 mod build;
 mod compare;
 mod doctor;
@@ -14,9 +15,11 @@ mod fold;
 mod gate;
 mod goto;
 mod import;
+mod inspect;
 mod lint;
 mod new;
 mod outcome;
+mod package;
 mod problem;
 mod rank;
 mod refresh;
@@ -145,6 +148,8 @@ fn run(cli: Cli) -> Result<Outcome> {
         Command::Import(args) => import::run(&ctx, args),
         Command::Verify(args) => verify::run(&ctx, args),
         Command::Build(args) => build::run(&ctx, args),
+        Command::Inspect(args) => inspect::run(&ctx, args),
+        Command::Package(args) => package::run(&ctx, args),
         Command::Bench(args) => bench::run(&ctx, args),
         Command::Fixture(args) => fixture::run(&ctx, args),
         Command::Lint(args) => lint::run(&ctx, args),

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::build::lookup::Lookup;
 use crate::build::packages::{Package, install_command};
 use crate::build::tools::{self, CompilerCommand, Found};
-use crate::build::{Build, provision};
+use crate::build::{Build, provision, vulkan};
 use crate::ctx::Ctx;
 use crate::doctor::{Check, Need, State};
 use crate::error::Result;
@@ -39,6 +39,7 @@ pub fn examine(ctx: &Ctx, base: Option<&str>, lookup: &dyn Lookup) -> Result<Vec
         list.push(machine.tool(&wanted, tool, var, package, can_install));
     }
     list.push(machine.launcher(&wanted));
+    list.push(machine.vulkan(&wanted));
     if cfg!(target_os = "linux") {
         list.push(machine.setpriv());
     }
@@ -234,6 +235,25 @@ impl Examiner<'_> {
         check
     }
 
+    fn vulkan(&self, wanted: &Toolchains) -> Check {
+        let mut check = self.missing("Vulkan", Need::Optional, "build --backend vulkan");
+        let cc = tools::compilers(self.lookup, wanted).map(|(cc, _)| cc.path);
+        match cc.and_then(|cc| vulkan::survey(self.lookup, wanted, &cc)) {
+            Ok(found) => {
+                check.state = State::Ok;
+                check.found = Some(found);
+            }
+            Err(error) => {
+                check.found = Some(error.message().to_owned());
+                check.fix = error.hints().first().cloned();
+                if error.message().contains("too old") {
+                    check.state = State::TooOld;
+                }
+            }
+        }
+        check
+    }
+
     fn setpriv(&self) -> Check {
         let purpose = "ending children when this program is killed";
         self.program("setpriv", Package::Setpriv, purpose)
@@ -371,7 +391,9 @@ mod tests {
             .filter(|check| check.fix.is_some())
             .map(|check| &*check.name)
             .collect();
-        assert_eq!(todo, ["base toy", "vanilla build", "patched build"]);
+        // It builds for processors; what Vulkan needs is nobody's duty.
+        let wanted = ["Vulkan", "base toy", "vanilla build", "patched build"];
+        assert_eq!(todo, wanted);
         assert_eq!(
             std::fs::read_dir(toy.root()).unwrap().count(),
             1,

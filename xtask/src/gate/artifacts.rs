@@ -111,6 +111,7 @@ fn exports(
     allow: &ArtifactsAllow,
 ) -> CheckRecord {
     let lost = (old.exports.difference(&new.exports))
+        .filter(|name| !old.weak.contains(*name))
         .filter(|name| !names::is_of_std(name) && !names::matches(&allow.lost, name))
         .map(|name| format!("{name} is lost"));
     let mut reasons: Vec<String> = lost.collect();

@@ -11,7 +11,8 @@ use crate::ctx::Ctx;
 use crate::error::{Error, Kind, Result};
 use crate::gate::Request;
 use crate::gate::definition::{self, Plan};
-use crate::model::{Metric, SWITCH_PREFIX, SideDefinition, Verdict};
+use crate::gate::device;
+use crate::model::{GateBackend, Metric, SWITCH_PREFIX, SideDefinition, Verdict};
 use crate::patchset::{Patch, Series};
 use said::{BROKE, said};
 use search::{Found, Step, search};
@@ -151,7 +152,7 @@ fn plan(ctx: &Ctx, bisect: &Bisect) -> Result<Plan> {
             definition.id
         )));
     }
-    if definition.backend.name() != "cpu" {
+    if device::backends(definition) != [GateBackend::Cpu] {
         return Err(Error::usage("only builds for cpu can be made one by one"));
     }
     if let (Some(metric), Plan::Perf(_, perf)) = (bisect.metric, &plan) {

@@ -26,7 +26,7 @@ const OTHERS: [&str; 2] = ["fixtures.toml", "goldens.toml"];
 
 /// Flags that the gate sets itself; a definition that sets them too would compare something
 /// else than it says.
-const OWN_FLAGS: [&str; 41] = [
+const OWN_FLAGS: [&str; 46] = [
     "-m",
     "--model",
     "-mu",
@@ -64,6 +64,12 @@ const OWN_FLAGS: [&str; 41] = [
     "--ssl-cert-file",
     "-nocb",
     "--no-cont-batching",
+    // Where it computes, which `backend` and `device` say.
+    "-dev",
+    "--device",
+    "-mg",
+    "--main-gpu",
+    "--list-devices",
     // Another model than the one that the record names.
     "-dr",
     "--docker-repo",
@@ -469,6 +475,7 @@ fn servers(definition: &ChashGate) -> Result<()> {
         return fail("budget is 0; nothing would be run");
     }
     own_flags(&definition.flags)?;
+    sides::check_device(definition)?;
     sides::check(definition, "baseline", &definition.baseline)?;
     sides::check(definition, "candidate", &definition.candidate)
 }

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use crate::build::{self, Build};
+use crate::build::{self, Build, provenance};
 use crate::error::{Error, Result, ResultExt};
 use crate::gate::client::Client;
+use crate::gate::device::Device;
 use crate::gate::remote;
 use crate::gate::server::{is_library, is_program};
-use crate::model::{Artifact, Digest, Flavour, SWITCH_PREFIX, SideStamp};
+use crate::model::{Artifact, Digest, Flavour, Provenance, SWITCH_PREFIX, SideStamp};
 use crate::project::suggest;
 
 /// One of the two servers that are compared.
@@ -28,6 +29,10 @@ pub struct Side {
     built: bool,
     /// The server, where it runs already.
     pub running: Option<Running>,
+    /// What it is to compute on, where that is no processor.
+    pub device: Option<Device>,
+    /// How that device called itself when it ran.
+    ran_on: Mutex<Option<String>>,
     /// Libraries and programs that were seen loaded, real paths.
     loaded: Mutex<BTreeSet<PathBuf>>,
 }
@@ -85,6 +90,7 @@ impl Side {
                 source: Some(manifest.source),
                 env: show_env(&env),
                 unverified: Vec::new(),
+                device: None,
                 artifacts: manifest.artifacts.clone(),
             },
             program,
@@ -92,6 +98,8 @@ impl Side {
             dir: build.dir.clone(),
             built: true,
             running: None,
+            device: None,
+            ran_on: Mutex::default(),
             loaded: Mutex::default(),
         };
         let server = side
@@ -139,6 +147,7 @@ impl Side {
                 source: None,
                 env: show_env(&env),
                 unverified: Vec::new(),
+                device: None,
                 artifacts,
             },
             program,
@@ -146,6 +155,8 @@ impl Side {
             dir,
             built: false,
             running: None,
+            device: None,
+            ran_on: Mutex::default(),
             loaded: Mutex::default(),
         })
     }
@@ -161,6 +172,7 @@ impl Side {
                 source: None,
                 env: Vec::new(),
                 unverified,
+                device: None,
                 artifacts: Vec::new(),
             },
             program: PathBuf::new(),
@@ -171,6 +183,8 @@ impl Side {
                 client,
                 address: address.to_owned(),
             }),
+            device: None,
+            ran_on: Mutex::default(),
             loaded: Mutex::default(),
         }
     }
@@ -189,6 +203,49 @@ impl Side {
             return Err(mismatch(format!("{dir}/{first}")));
         }
         Ok(())
+    }
+
+    /// Fails unless every recorded file carries a stamp that holds, and all are of one build: for a
+    /// build of this project, that of its manifest. What is known of another server afterwards is
+    /// what its stamps say.
+    pub fn check_stamps(&mut self) -> Result<()> {
+        let mut first: Option<Provenance> = None;
+        for file in self.files() {
+            let found = provenance::require(&file).hint(|| {
+                "cargo xtask inspect says what a file carries; --unstamped gates it all the same"
+                    .to_owned()
+            })?;
+            let Some(found) = found else {
+                continue;
+            };
+            let differs = match &first {
+                Some(other) => !found.is_of_the_build_of(other),
+                None => self.built && !self.is_build_of(&found),
+            };
+            if differs {
+                return Err(mismatch(format!(
+                    "{} is stamped as being of another build: {}",
+                    file.display(),
+                    found.summary()
+                )));
+            }
+            first.get_or_insert(found);
+        }
+        if let Some(found) = first.filter(|_| !self.built) {
+            self.stamp.base = Some(found.base);
+            self.stamp.flavour = Some(found.flavour);
+            self.stamp.patchset = found.patchset;
+            self.stamp.source = Some(found.source);
+        }
+        Ok(())
+    }
+
+    /// Whether a stamp is of the build that this side's manifest speaks of.
+    fn is_build_of(&self, found: &Provenance) -> bool {
+        self.stamp.base.as_ref() == Some(&found.base)
+            && self.stamp.flavour == Some(found.flavour)
+            && self.stamp.patchset == found.patchset
+            && self.stamp.source == Some(found.source)
     }
 
     /// The recorded files.
@@ -228,9 +285,28 @@ impl Side {
         Ok(())
     }
 
+    /// Takes note of the device that a server's `log` proves to have run. That it did not, or that
+    /// it was another one than before, is a finding.
+    pub fn check_device(&self, log: &str) -> Result<()> {
+        let Some(device) = &self.device else {
+            return Ok(());
+        };
+        let name = format!("{}: {}", device.id, device.proof(log)?);
+        let mut ran_on = self.ran_on.lock().unwrap_or_else(|lock| lock.into_inner());
+        if let Some(before) = ran_on.as_ref().filter(|before| **before != name) {
+            return Err(Error::finding(format!(
+                "the server ran on {name}, and on {before} before that"
+            )));
+        }
+        *ran_on = Some(name);
+        Ok(())
+    }
+
     /// The provenance, with libraries from elsewhere that a named server has loaded.
     pub fn final_stamp(&self) -> Result<SideStamp> {
         let mut stamp = self.stamp.clone();
+        let ran_on = self.ran_on.lock().unwrap_or_else(|lock| lock.into_inner());
+        stamp.device = ran_on.clone();
         let own = self.own_files();
         for path in self.loaded() {
             if !own.contains(&path) {
@@ -252,7 +328,7 @@ impl Side {
         let known: BTreeMap<PathBuf, Digest> = (self.stamp.artifacts.iter())
             .filter_map(|artifact| {
                 let path = self.dir.join(&artifact.path).canonicalize().ok()?;
-                Some((path, artifact.sha256))
+                Some((path, artifact.identity()))
             })
             .collect();
         let digest = |path: &PathBuf| match known.get(path) {
@@ -289,7 +365,7 @@ pub fn indistinct(baseline: &Side, candidate: &Side) -> Option<String> {
     }
     let files = |side: &Side| -> BTreeSet<Digest> {
         let artifacts = side.stamp.artifacts.iter();
-        artifacts.map(|artifact| artifact.sha256).collect()
+        artifacts.map(Artifact::identity).collect()
     };
     if files(baseline) == files(candidate) {
         return Some(
@@ -359,10 +435,13 @@ fn show_env(env: &BTreeMap<String, String>) -> Vec<String> {
 }
 
 fn artifact(path: &Path, dir: &Path) -> Result<Artifact> {
+    let bytes = fs_err::read(path)?;
+    let plain = provenance::plain(&bytes);
     Ok(Artifact {
         path: path.strip_prefix(dir).unwrap_or(path).display().to_string(),
-        size: fs_err::metadata(path)?.len(),
-        sha256: Digest::of_file(path)?,
+        size: bytes.len() as u64,
+        sha256: Digest::of(&bytes),
+        content: (plain != bytes).then(|| Digest::of(&plain)),
     })
 }
 

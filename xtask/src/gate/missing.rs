@@ -9,9 +9,11 @@ use crate::error::{Error, Result};
 use crate::gate::Request;
 use crate::gate::client::Client;
 use crate::gate::definition::Plan;
-use crate::gate::sides::{address, program, wants_build};
+use crate::gate::device;
+use crate::gate::sides::{address, built_for, program};
 use crate::model::{
-    ChashGate, Flavour, GateBackend, GateRecord, ModelSource, SideDefinition, SkippedGate, Verdict,
+    ChashGate, Flavour, GateBackend, GateDevice, GateRecord, ModelSource, SideDefinition,
+    SkippedGate, Verdict,
 };
 
 /// What is missing, and what to do.
@@ -112,21 +114,30 @@ fn look(
     gate: &ChashGate,
 ) -> Result<std::result::Result<Ready, Missing>> {
     let fine = Ok(Ok((String::new(), PathBuf::new())));
-    if let Some(missing) = gpu(gate.backend, Path::new("/dev")) {
-        return Ok(Err(missing));
+    for backend in device::backends(gate) {
+        if let Some(missing) = no_device(backend, &gate.device, Path::new("/dev")) {
+            return Ok(Err(missing));
+        }
     }
     if request.servers.is_some() {
         return fine;
     }
-    if gate.backend != GateBackend::Cpu && wants_build(gate) {
+    for backend in built_for(gate) {
+        if backend == GateBackend::Cpu {
+            continue;
+        }
         let base = ctx.project.base(request.base.as_deref())?;
         for flavour in [Flavour::Vanilla, Flavour::Patched] {
-            let name = gate.backend.name();
+            let name = backend.name();
             if Build::find(ctx, &base.id, flavour, name)?.is_none() {
-                return Ok(Err((
-                    format!("there is no {flavour} build of {} for {name}", base.id),
-                    "name two servers with --baseline and --candidate".to_owned(),
-                )));
+                let hint = match backend {
+                    GateBackend::Vulkan => {
+                        format!("cargo xtask build --backend {name} --base {}", base.id)
+                    }
+                    _ => "name two servers with --baseline and --candidate".to_owned(),
+                };
+                let reason = format!("there is no {flavour} build of {} for {name}", base.id);
+                return Ok(Err((reason, hint)));
             }
         }
     }
@@ -172,6 +183,17 @@ fn server(root: &Path, side: &SideDefinition) -> Result<Option<Missing>> {
             "start it".to_owned(),
         )
     }))
+}
+
+/// The driver or device that a gate wants of a backend, where there is none.
+fn no_device(backend: GateBackend, wanted: &GateDevice, dev: &Path) -> Option<Missing> {
+    match (&wanted.driver, backend) {
+        // It may be one for processors, and needs no device.
+        (Some(driver), GateBackend::Vulkan) => {
+            (!device::has_driver(driver)).then(|| device::no_driver(driver))
+        }
+        _ => gpu(backend, dev),
+    }
 }
 
 /// The device of a backend, where there is none. `dev` is the folder of devices.
@@ -254,6 +276,21 @@ mod tests {
         assert!(!missing(GateBackend::Vulkan) && missing(GateBackend::Cuda));
         fs_err::write(dev.path().join("nvidia0"), "").unwrap();
         assert!(!missing(GateBackend::Cuda));
+    }
+
+    #[test]
+    fn a_driver_that_is_not_there_is_missing_even_beside_a_gpu() {
+        let dev = tempfile::tempdir().unwrap();
+        fs_err::write(dev.path().join("nvidia0"), "").unwrap();
+        let wanted = GateDevice {
+            driver: Some("no-such-driver".to_owned()),
+            ..GateDevice::default()
+        };
+        let found = no_device(GateBackend::Vulkan, &wanted, dev.path());
+        let (reason, _) = found.unwrap();
+        assert!(reason.contains("no Vulkan driver `no-such-driver`"));
+        // The side on processors wants none.
+        assert_eq!(no_device(GateBackend::Cpu, &wanted, dev.path()), None);
     }
 
     #[test]

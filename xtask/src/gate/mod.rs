@@ -5,6 +5,7 @@
 //! | `choose` | which gates run where none is named |
 //! | `definition`, `prompts` | `gates/*.toml` into plans, fully checked |
 //! | `identity` | is each side the build that it is taken for? |
+//! | `device` | what a side computes on: chosen, and proven |
 //! | `sides` | the servers of a run: builds, programs, running servers |
 //! | `missing` | what is not there, so that a gate is skipped |
 //! | `unjudged` | the record of a gate that ended before it could judge |
@@ -41,6 +42,7 @@ mod choose;
 pub mod client;
 pub mod counters;
 pub mod definition;
+pub mod device;
 pub mod drafts;
 pub mod goldens;
 pub mod identity;
@@ -97,6 +99,8 @@ pub struct Request {
     pub bless: bool,
     /// Two llama-server programs instead of this project's builds: baseline and candidate.
     pub servers: Option<(PathBuf, PathBuf)>,
+    /// Run servers that carry no stamp of where they come from, or one that does not hold.
+    pub unstamped: bool,
     /// Only these patches of the series, without the switches of the others. Needs a project that
     /// stands aside of the checkout.
     pub patches: Option<Vec<Patch>>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::{Error, Kind, Result, ResultExt};
 use crate::gate::client::Sampling;
 use crate::gate::identity::Side;
-use crate::gate::server::{Launch, Server};
+use crate::gate::server::{Launch, Server, log_text};
 use crate::gate::session::{Answers, Halt, Run, Runner, Session};
 use crate::model::{ChashGate, Digest};
 
@@ -121,11 +121,17 @@ impl ServerRunner<'_> {
                 env.insert(told.to_owned(), file);
             }
         }
+        let mut args = self.args(session);
+        if let Some(device) = &side.device {
+            env.extend(device.env.clone());
+            args.extend(device.flags().map(OsString::from));
+        }
+        let log = self.logs.join(format!("{name}.log"));
         let launch = Launch {
             program: &side.program,
-            args: self.args(session),
+            args,
             env: &env,
-            log: self.logs.join(format!("{name}.log")),
+            log: log.clone(),
             start: Duration::from_secs(limits.start),
             request: Duration::from_secs(limits.request),
             stop: Duration::from_secs(limits.stop),
@@ -134,6 +140,8 @@ impl ServerRunner<'_> {
         if let Some(loaded) = server.loaded_files() {
             side.check_loaded(&loaded)?;
         }
+        side.check_device(&log_text(&log))
+            .context(|| format!("the log {}", log.display()))?;
         Ok(server)
     }
 

@@ -12,8 +12,8 @@ use crate::gate::client::Client;
 use crate::gate::orphans::{MARK, Mark};
 use crate::gate::session::Halt;
 use crate::process::{Group, Signal, describe, tied};
-pub use log::log_tail;
-use log::{announced_port, log_text, tail};
+use log::{announced_port, tail};
+pub use log::{log_tail, log_text};
 
 mod log;
 

@@ -10,6 +10,7 @@ use crate::error::{Error, Result, ResultExt};
 use crate::gate::Request;
 use crate::gate::client::Client;
 use crate::gate::definition::Plan;
+use crate::gate::device::{self, Device};
 use crate::gate::identity::{self, Side};
 use crate::gate::missing::Ready;
 use crate::gate::remote::{self, Address};
@@ -23,6 +24,8 @@ use crate::vendor::Pristine;
 /// What the gates of a run compare.
 pub struct Sides<'a> {
     root: PathBuf,
+    /// Whether servers may run that carry no stamp.
+    unstamped: bool,
     /// The two that the user named, in place of what definitions say.
     named: Option<&'a (PathBuf, PathBuf)>,
     /// Vanilla and patched, by backend.
@@ -39,6 +42,7 @@ impl<'a> Sides<'a> {
     pub fn prepare(ctx: &Ctx, request: &'a Request, plans: &[(Plan, Ready)]) -> Result<Self> {
         let mut sides = Sides {
             root: ctx.project.root().to_path_buf(),
+            unstamped: request.unstamped,
             named: request.servers.as_ref(),
             builds: BTreeMap::new(),
             made: None,
@@ -47,9 +51,9 @@ impl<'a> Sides<'a> {
         };
         let definitions = plans.iter().map(|(plan, _)| &plan.common().definition);
         let mut backends: Vec<GateBackend> = Vec::new();
-        for definition in definitions.filter(|definition| wants_build(definition)) {
-            if !backends.contains(&definition.backend) {
-                backends.push(definition.backend);
+        for backend in definitions.flat_map(built_for) {
+            if !backends.contains(&backend) {
+                backends.push(backend);
             }
         }
         if sides.named.is_some() || backends.is_empty() {
@@ -72,11 +76,19 @@ impl<'a> Sides<'a> {
         (sides.dropped).retain(|name| !own.contains(name) && is_set(name));
         for backend in backends {
             let builds = match (backend, &request.patches) {
-                (GateBackend::Cpu, None) => whole(ctx, &base, &series)?,
                 (GateBackend::Cpu, Some(patches)) => some(ctx, &base, patches)?,
-                // They were found before; see `missing`.
+                // Those for Vulkan were made before, or the gate would be skipped; see `missing`.
+                (GateBackend::Cpu | GateBackend::Vulkan, None) => {
+                    whole(ctx, &base, &series, backend)?
+                }
                 (other, _) => found(ctx, &base, &series, other)?,
             };
+            if !request.unstamped {
+                for build in &builds {
+                    let flavour = build.manifest.flavour;
+                    Side::of_build(build, flavour, BTreeMap::new())?.check_stamps()?;
+                }
+            }
             sides.builds.insert(backend.name(), builds);
         }
         let series = match &request.patches {
@@ -109,21 +121,31 @@ impl<'a> Sides<'a> {
     ) -> Result<Side> {
         let mut env = definition.env.clone();
         env.retain(|name, _| !self.dropped.contains(name));
+        let started = |mut side: Side| -> Result<Side> {
+            // A build was checked when it was made.
+            if !self.unstamped && !side.is_built() {
+                side.check_stamps()?;
+            }
+            side.device = Device::of(gate, definition)?;
+            Ok(side)
+        };
         if let Some((baseline, candidate)) = self.named {
-            return Side::of_path(if is_candidate { candidate } else { baseline }, env);
+            let program = if is_candidate { candidate } else { baseline };
+            return started(Side::of_path(program, env)?);
         }
         if let Some(flavour) = definition.build {
-            let [vanilla, patched] = (self.builds.get(gate.backend.name()))
+            let backend = device::backend(gate, definition);
+            let [vanilla, patched] = (self.builds.get(backend.name()))
                 .ok_or_else(|| Error::internal("a build was not prepared"))?;
             let build = match flavour {
                 Flavour::Vanilla => vanilla,
                 Flavour::Patched => patched,
             };
             // Without any patch the vanilla build stands in for the patched one.
-            return Side::of_build(build, build.manifest.flavour, env);
+            return started(Side::of_build(build, build.manifest.flavour, env)?);
         }
         if let Some(program) = program(&self.root, definition) {
-            return Side::of_path(&program, env);
+            return started(Side::of_path(&program, env)?);
         }
         let name = if is_candidate {
             "candidate"
@@ -144,11 +166,13 @@ impl<'a> Sides<'a> {
     }
 }
 
-/// Whether a side is a build of this project.
-pub fn wants_build(gate: &ChashGate) -> bool {
-    [&gate.baseline, &gate.candidate]
-        .iter()
-        .any(|side| side.build.is_some())
+/// The backends of the sides that are builds of this project.
+pub fn built_for(gate: &ChashGate) -> Vec<GateBackend> {
+    let sides = [&gate.baseline, &gate.candidate].into_iter();
+    sides
+        .filter(|side| side.build.is_some())
+        .map(|side| device::backend(gate, side))
+        .collect()
 }
 
 /// The program that a side names, where it does.
@@ -191,10 +215,10 @@ fn running(gate: &ChashGate, side: &SideDefinition, model: &Path) -> Result<Side
     Ok(Side::of_running(client, address.as_str(), unverified))
 }
 
-fn whole(ctx: &Ctx, base: &Base, series: &Series) -> Result<[Build; 2]> {
+fn whole(ctx: &Ctx, base: &Base, series: &Series, backend: GateBackend) -> Result<[Build; 2]> {
     let pristine = crate::vendor::ensure(ctx, base)?;
     crate::patchset::apply(ctx, &pristine, series, series.patches.len(), false)?;
-    let build = |flavour| crate::build::ensure(ctx, base, flavour, "cpu");
+    let build = |flavour| crate::build::ensure(ctx, base, flavour, backend.name());
     alike([build(Flavour::Vanilla)?, build(Flavour::Patched)?])
 }
 
@@ -333,6 +357,7 @@ mod tests {
             cmake: String::new(),
             ninja: String::new(),
             launcher: None,
+            backend_tools: BTreeMap::new(),
             artifacts: Vec::new(),
         };
         let stale = |tree, set| stale(&manifest(tree, set), &base, &series);

@@ -101,10 +101,12 @@ pub fn record(change: &(dyn Fn(&Session<'_>, usize, &mut [Answer]) + Sync)) -> G
         source: Some(Digest::of(b"source")),
         env: Vec::new(),
         unverified: Vec::new(),
+        device: None,
         artifacts: vec![Artifact {
             path: "out/bin/llama-server".to_owned(),
             size: 1,
             sha256: Digest::of(flavour.to_string().as_bytes()),
+            content: None,
         }],
     };
     GateRecord {

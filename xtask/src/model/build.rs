@@ -39,7 +39,7 @@ pub struct BuildManifest {
     pub tree: Digest,
     /// Which tree it was built from.
     pub flavour: Flavour,
-    /// `cpu`.
+    /// `cpu` or `vulkan`.
     pub backend: String,
     /// The patch set; absent for vanilla.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,6 +58,9 @@ pub struct BuildManifest {
     /// Compiler launcher, such as `ccache`; absent where none was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<String>,
+    /// Versions of what the backend needs besides, by name: `glslc`, `vulkan-headers`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub backend_tools: BTreeMap<String, String>,
     /// Everything that was built and is used: programs and libraries.
     pub artifacts: Vec<Artifact>,
 }
@@ -92,6 +95,16 @@ pub struct Artifact {
     pub path: String,
     /// Size in bytes.
     pub size: u64,
-    /// Digest of the content.
+    /// Digest of the file.
     pub sha256: Digest,
+    /// Digest of the file as the linker made it, without the stamp; absent where nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Digest>,
+}
+
+impl Artifact {
+    /// What two equal files have alike, whatever builds they are stamped as being of.
+    pub fn identity(&self) -> Digest {
+        self.content.unwrap_or(self.sha256)
+    }
 }

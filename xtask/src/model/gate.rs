@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Flavour, GateBackend, GateSetting, SideDefinition};
+use crate::model::{Flavour, GateBackend, GateDevice, GateSetting, SideDefinition};
 
 /// What every kind of gate definition begins with.
 #[derive(Clone, Debug, Deserialize)]
@@ -62,6 +62,9 @@ pub struct ChashGate {
     /// What the servers compute on.
     #[serde(default)]
     pub backend: GateBackend,
+    /// Which of its devices, and what must be found to have run.
+    #[serde(default)]
+    pub device: GateDevice,
     /// Seconds for the whole gate: what is not done by then is inconclusive.
     #[serde(default)]
     pub budget: Option<u64>,

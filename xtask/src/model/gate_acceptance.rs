@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::gate::{default_context, default_seed, default_spec_type, one, side, yes};
 use crate::model::{
-    ChashGate, Flavour, GateBackend, GateKind, GateLimits, ModelSource, PromptDefinition,
-    QuickSubset, SideDefinition, Verdict,
+    ChashGate, Flavour, GateBackend, GateDevice, GateKind, GateLimits, ModelSource,
+    PromptDefinition, QuickSubset, SideDefinition, Verdict,
 };
 
 /// A definition of kind `acceptance`. What it shares with `chash` means the same.
@@ -28,6 +28,9 @@ pub struct AcceptanceGate {
     /// What the servers compute on.
     #[serde(default)]
     pub backend: GateBackend,
+    /// Which of its devices, and what must be found to have run.
+    #[serde(default)]
+    pub device: GateDevice,
     /// Seconds for the whole gate: what is not done by then is inconclusive.
     #[serde(default)]
     pub budget: Option<u64>,
@@ -90,6 +93,7 @@ impl AcceptanceGate {
             default: self.default,
             model: self.model.clone(),
             backend: self.backend,
+            device: self.device.clone(),
             budget: self.budget,
             settings: Vec::new(),
             n_max: self.n_max.clone(),

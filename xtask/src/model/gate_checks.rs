@@ -4,7 +4,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::gate::{default_context, default_seed, default_spec_type, side, yes};
-use crate::model::{ChashGate, Flavour, GateBackend, GateKind, GateLimits, ModelSource, Verdict};
+use crate::model::{
+    ChashGate, Flavour, GateBackend, GateDevice, GateKind, GateLimits, ModelSource, Verdict,
+};
 
 /// A definition of kind `integrity`: is the tree what base and series make?
 #[derive(Clone, Debug, Deserialize)]
@@ -81,6 +83,7 @@ fn bare(schema: u32, id: &str, kind: GateKind, title: &str, default: bool) -> Ch
         default,
         model: ModelSource::None,
         backend: GateBackend::Cpu,
+        device: GateDevice::default(),
         budget: None,
         settings: Vec::new(),
         n_max: Vec::new(),

@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use super::gate::{default_context, default_seed, default_spec_type, one, side, yes};
 use crate::model::{
-    ChashGate, Flavour, GateBackend, GateKind, GateLimits, ModelSource, PromptDefinition,
-    QuickSubset, Relation, SideDefinition,
+    ChashGate, Flavour, GateBackend, GateDevice, GateKind, GateLimits, ModelSource,
+    PromptDefinition, QuickSubset, Relation, SideDefinition,
 };
 
 /// A definition of kind `counters`. What it shares with `chash` means the same.
@@ -30,6 +30,9 @@ pub struct CountersGate {
     /// What the servers compute on.
     #[serde(default)]
     pub backend: GateBackend,
+    /// Which of its devices, and what must be found to have run.
+    #[serde(default)]
+    pub device: GateDevice,
     /// Seconds for the whole gate: what is not done by then is inconclusive.
     #[serde(default)]
     pub budget: Option<u64>,
@@ -106,6 +109,7 @@ impl CountersGate {
             default: self.default,
             model: self.model.clone(),
             backend: self.backend,
+            device: self.device.clone(),
             budget: self.budget,
             settings: Vec::new(),
             n_max: self.n_max.clone(),

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::gate::{default_context, default_seed, default_spec_type, one, side, yes};
 use crate::model::{
-    Artifact, ChashGate, Digest, Flavour, GateBackend, GateKind, GateLimits, ModelSource,
-    PromptDefinition, QuickSubset, SideDefinition, Verdict,
+    Artifact, ChashGate, Digest, Flavour, GateBackend, GateDevice, GateKind, GateLimits,
+    ModelSource, PromptDefinition, QuickSubset, SideDefinition, Verdict,
 };
 
 /// A definition of kind `logits`. What it shares with `chash` means the same.
@@ -28,6 +28,9 @@ pub struct LogitsGate {
     /// What the servers compute on.
     #[serde(default)]
     pub backend: GateBackend,
+    /// Which of its devices, and what must be found to have run.
+    #[serde(default)]
+    pub device: GateDevice,
     /// Seconds for the whole gate: what is not done by then is inconclusive.
     #[serde(default)]
     pub budget: Option<u64>,
@@ -224,6 +227,7 @@ impl LogitsGate {
             default: self.default,
             model: self.model.clone(),
             backend: self.backend,
+            device: self.device.clone(),
             budget: self.budget,
             settings: Vec::new(),
             n_max: vec![0],

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::gate::{default_context, default_seed, default_spec_type, one, side};
 use crate::model::{
-    ChashGate, Flavour, GateBackend, GateKind, GateLimits, ModelSource, PromptDefinition,
-    QuickSubset, SideDefinition,
+    ChashGate, Flavour, GateBackend, GateDevice, GateKind, GateLimits, ModelSource,
+    PromptDefinition, QuickSubset, SideDefinition,
 };
 
 /// Rounds where a definition names no other number.
@@ -37,6 +37,9 @@ pub struct PerfGate {
     /// What the servers compute on.
     #[serde(default)]
     pub backend: GateBackend,
+    /// Which of its devices, and what must be found to have run.
+    #[serde(default)]
+    pub device: GateDevice,
     /// Longest drafts to measure; 0 is plain decoding without a drafter.
     pub n_max: Vec<u32>,
     /// Tokens to generate for each prompt.
@@ -195,6 +198,7 @@ impl PerfGate {
             default: self.default,
             model: self.model.clone(),
             backend: self.backend,
+            device: self.device.clone(),
             budget: None,
             settings: Vec::new(),
             n_max: self.n_max.clone(),

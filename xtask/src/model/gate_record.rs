@@ -134,6 +134,10 @@ pub struct SideStamp {
     /// What could not be checked of a server that ran already, and what it says of itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unverified: Vec<String>,
+    /// The device that its log proves to have run, as `Vulkan0: llvmpipe (…)`; absent for processors
+    /// and for a server that ran already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// The server and the libraries beside it.
     pub artifacts: Vec<Artifact>,
 }

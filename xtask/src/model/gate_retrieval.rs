@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::gate::{default_context, default_seed, default_spec_type, one, side, yes};
 use crate::model::{
-    ChashGate, Flavour, GateBackend, GateKind, GateLimits, ModelSource, SideDefinition, Verdict,
+    ChashGate, Flavour, GateBackend, GateDevice, GateKind, GateLimits, ModelSource, SideDefinition,
+    Verdict,
 };
 
 /// A definition of kind `retrieval`. What it shares with `chash` means the same.
@@ -27,6 +28,9 @@ pub struct RetrievalGate {
     /// What the servers compute on.
     #[serde(default)]
     pub backend: GateBackend,
+    /// Which of its devices, and what must be found to have run.
+    #[serde(default)]
+    pub device: GateDevice,
     /// Seconds for the whole gate: what is not done by then is inconclusive.
     #[serde(default)]
     pub budget: Option<u64>,
@@ -134,6 +138,7 @@ impl RetrievalGate {
             default: self.default,
             model: self.model.clone(),
             backend: self.backend,
+            device: self.device.clone(),
             budget: self.budget,
             settings: Vec::new(),
             n_max: vec![self.n_max],

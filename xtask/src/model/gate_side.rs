@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::model::Flavour;
+use crate::model::{Flavour, GateBackend};
 
 /// One of the two servers that are compared. Exactly one of `build`, `server`, `server-env`,
 /// `url` and `url-env` says which.
@@ -14,6 +14,9 @@ pub struct SideDefinition {
     /// A build of this project.
     #[serde(default)]
     pub build: Option<Flavour>,
+    /// What this side computes on, where it is not what the gate's `backend` says.
+    #[serde(default)]
+    pub backend: Option<GateBackend>,
     /// A llama-server program; relative to the checkout.
     #[serde(default)]
     pub server: Option<String>,
@@ -53,30 +56,6 @@ impl SideDefinition {
     /// Whether it is a server that runs already.
     pub fn is_running(&self) -> bool {
         self.url.is_some() || self.url_env.is_some()
-    }
-}
-
-/// What a gate's servers compute on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum GateBackend {
-    /// Processors: always there.
-    #[default]
-    Cpu,
-    /// A GPU, by Vulkan.
-    Vulkan,
-    /// A GPU of NVIDIA's.
-    Cuda,
-}
-
-impl GateBackend {
-    /// Its name, as builds have it.
-    pub fn name(self) -> &'static str {
-        match self {
-            GateBackend::Cpu => "cpu",
-            GateBackend::Vulkan => "vulkan",
-            GateBackend::Cuda => "cuda",
-        }
     }
 }
 

@@ -9,6 +9,7 @@ mod gate;
 mod gate_acceptance;
 mod gate_checks;
 mod gate_counters;
+mod gate_device;
 mod gate_drafts;
 mod gate_logits;
 mod gate_perf;
@@ -20,6 +21,7 @@ mod hooks;
 mod io;
 mod patch;
 mod perf_record;
+mod provenance;
 mod retired;
 mod run_record;
 mod series;
@@ -40,6 +42,7 @@ pub use gate_acceptance::{
 };
 pub use gate_checks::{ArtifactsAllow, ArtifactsGate, CheckRecord, IntegrityGate};
 pub use gate_counters::{Bound, CountersGate, CountersQuick};
+pub use gate_device::{GateBackend, GateDevice};
 pub use gate_drafts::{DraftsGate, DraftsQuick, DraftsSetting};
 pub use gate_logits::{
     Flash, LogitsAllow, LogitsDifference, LogitsGate, LogitsQuick, LogitsRecord, LogitsSetting,
@@ -51,7 +54,7 @@ pub use gate_record::{
     TokenDifference,
 };
 pub use gate_retrieval::{MadeUp, RetrievalGate, RetrievalQuick, RetrievalRecord};
-pub use gate_side::{GateBackend, GateSetting, SideDefinition};
+pub use gate_side::{GateSetting, SideDefinition};
 pub use goldens::{Golden, GoldenRecord, Goldens};
 pub use hooks::{HookEntry, HooksFile, ImageEntry};
 pub use io::{parse_toml, read_json, read_toml, write_atomic, write_json};
@@ -59,11 +62,14 @@ pub use patch::{Allow, PatchManifest, Probes, SWITCH_PREFIX};
 pub use perf_record::{
     ChangeRecord, CounterRecord, MachineStamp, MetricRecord, PerfRecord, RoundRecord, SideSamples,
 };
+pub use provenance::Provenance;
 pub use retired::{Retired, RetiredPatch};
 pub use run_record::{HostStamp, RunRecord, RunStamp, SkippedGate};
 pub use series::SeriesFile;
 pub use state::{TrackedFile, TreeState};
-pub use toolchain::{Compilers, Launcher, Tool, Toolchains, Version, Wheel};
+pub use toolchain::{
+    Compilers, DebianPackage, Launcher, Tool, Toolchains, Version, VulkanTools, Wheel,
+};
 pub use upstreams::{
     Base, CratesSource, DirSource, GitSource, PypiSource, Source, TarballSource, Upstreams,
 };

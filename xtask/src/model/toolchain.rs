@@ -22,6 +22,8 @@ pub struct Toolchains {
     pub compilers: Compilers,
     /// Compiler caches.
     pub launcher: Launcher,
+    /// What a build for Vulkan needs besides.
+    pub vulkan: VulkanTools,
 }
 
 /// A build tool.
@@ -67,6 +69,34 @@ pub struct Compilers {
 pub struct Launcher {
     /// Program names, in the order of preference.
     pub names: Vec<String>,
+}
+
+/// See [`Toolchains::vulkan`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VulkanTools {
+    /// The oldest CMake that reads the backend's build files.
+    pub cmake: Version,
+    /// The oldest Vulkan headers that work, as `vulkan_core.h` tells its version.
+    pub headers: Version,
+    /// The oldest shaderc that works, as `glslc --version` tells it.
+    pub glslc: Version,
+    /// Headers that are unpacked into the cache where the system's are missing or too old.
+    pub debian: Vec<DebianPackage>,
+}
+
+/// A pinned package of Debian's archive.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DebianPackage {
+    /// Package name.
+    pub package: String,
+    /// Exact version.
+    pub version: String,
+    /// Where it lies below an archive's root.
+    pub path: String,
+    /// Digest of the package file.
+    pub sha256: Digest,
 }
 
 /// A dotted version number. Missing parts count as zero: `3.14` equals `3.14.0`.

@@ -121,10 +121,12 @@ fn every_finished_build_of_the_base_is_hashed_whatever_its_backend() {
             cmake: String::new(),
             ninja: String::new(),
             launcher: None,
+            backend_tools: Default::default(),
             artifacts: vec![Artifact {
                 path: "out/bin/server".to_owned(),
                 size: 4,
                 sha256: Digest::of(b"\x7fELF"),
+                content: None,
             }],
         };
         crate::model::write_json(&dir.join("build.json"), &manifest).unwrap();

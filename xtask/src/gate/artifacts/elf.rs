@@ -14,6 +14,9 @@ use crate::error::{Error, Result};
 pub struct Elf {
     /// Its soname, else its file name.
     pub name: String,
+    /// Those of `exports` that are weak: inline functions and instances of templates. Whoever uses
+    /// one has it too, so it comes and goes with what is inlined where.
+    pub weak: BTreeSet<String>,
     /// Defined dynamic symbols that are global or weak.
     pub exports: BTreeSet<String>,
     /// Libraries that it needs.
@@ -67,8 +70,11 @@ impl Elf {
         for symbol in file.dynamic_symbols() {
             let exported = symbol.is_definition() || symbol.is_weak() && !symbol.is_undefined();
             if exported && !symbol.is_local() {
-                elf.exports
-                    .insert(symbol.name().map_err(broken)?.to_owned());
+                let name = symbol.name().map_err(broken)?.to_owned();
+                if symbol.is_weak() {
+                    elf.weak.insert(name.clone());
+                }
+                elf.exports.insert(name);
             }
         }
         Ok(Some(elf))
@@ -88,6 +94,7 @@ impl Elf {
         Elf {
             name: name.to_owned(),
             exports: set(exports),
+            weak: BTreeSet::new(),
             needed: set(needed),
             search: Vec::new(),
             library: name.contains(".so"),

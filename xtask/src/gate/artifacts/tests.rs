@@ -109,6 +109,16 @@ fn each_planted_export_gives_its_verdict() {
 }
 
 #[test]
+fn a_weak_symbol_may_go_and_a_strong_one_may_not() {
+    let mut old = elf("libllama.so.0", &OLD, &[]);
+    let new = elf("libllama.so.0", &OLD[1..], &[]);
+    let judged = |old: &Elf| exports(old, &new, &names(&[]), &ArtifactsAllow::default()).verdict;
+    assert_eq!(judged(&old), Fail);
+    old.weak = names(&OLD[..1]);
+    assert_eq!(judged(&old), Pass);
+}
+
+#[test]
 fn a_file_that_exports_nothing_was_not_understood() {
     let empty = elf("libllama.so.0", &[], &[]);
     let check = exports(&empty, &empty, &BTreeSet::new(), &ArtifactsAllow::default());
@@ -203,7 +213,9 @@ fn build(
     let file = bin.join("libllama.so");
     fs_err::write(&file, &content).unwrap();
     if let Some(stamp) = stamp {
-        build::stamp::write(&file, stamp).unwrap();
+        let mut bytes = fs_err::read(&file).unwrap();
+        build::stamp::set(&mut bytes, stamp, &file).unwrap();
+        build::stamp::replace(&file, &bytes).unwrap();
     }
     Build {
         dir: dir.to_path_buf(),
@@ -223,10 +235,12 @@ fn build(
             cmake: String::new(),
             ninja: String::new(),
             launcher: None,
+            backend_tools: Default::default(),
             artifacts: vec![Artifact {
                 path: "out/bin/libllama.so".to_owned(),
                 size: content.len() as u64,
                 sha256: Digest::of_file(&file).unwrap(),
+                content: None,
             }],
         },
     }

@@ -1,8 +1,33 @@
 //! Checks of `baseline` and `candidate`.
 
 use crate::error::{Error, Result};
+use crate::gate::device;
 use crate::gate::remote::Address;
-use crate::model::{ChashGate, GateKind, SideDefinition};
+use crate::model::{ChashGate, GateBackend, GateDevice, GateKind, SideDefinition};
+
+/// Refuses a wish for a device that nothing would come of.
+pub fn check_device(gate: &ChashGate) -> Result<()> {
+    let backends = device::backends(gate);
+    let fail = |message: &str| Err(Error::config(message));
+    if gate.kind == GateKind::Logits && backends != [GateBackend::Cpu] {
+        return fail("logits are read on processors only: backend must be `cpu`");
+    }
+    if gate.device == GateDevice::default() {
+        return Ok(());
+    }
+    if backends == [GateBackend::Cpu] {
+        return fail("device is for backend `vulkan` or `cuda`; both sides compute on processors");
+    }
+    if gate.device.driver.is_some() && !backends.contains(&GateBackend::Vulkan) {
+        return fail("device.driver names a Vulkan driver, and no side has backend `vulkan`");
+    }
+    let driver = gate.device.driver.as_deref();
+    let is_odd = driver.is_some_and(|driver| driver.is_empty() || driver.contains('/'));
+    if is_odd || gate.device.name.as_deref() == Some("") {
+        return fail("device.driver and device.name must be names: not empty, and no paths");
+    }
+    Ok(())
+}
 
 /// Refuses a side that says nothing, or too much.
 pub fn check(gate: &ChashGate, key: &str, side: &SideDefinition) -> Result<()> {
@@ -44,6 +69,13 @@ pub fn check(gate: &ChashGate, key: &str, side: &SideDefinition) -> Result<()> {
             );
         }
         return Ok(());
+    }
+    if side.backend.is_some() {
+        return fail(
+            "`backend` is for a server that the gate starts; one that runs already computes where \
+             it does"
+                .to_owned(),
+        );
     }
     if !side.env.is_empty() {
         return fail(

@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::GateBackend;
 
 const GOOD: &str = r#"
 schema = 1
@@ -270,6 +271,42 @@ fn sides_say_one_thing_and_what_goes_with_it() {
 
 const SETTINGS: &str = "\n[[setting]]\nname = \"fa\"\nflags = [\"-fa\", \"on\"]\n\
                         [[setting]]\nname = \"kv\"\nflags = [\"-ctk\", \"q8_0\"]\nn-max = [2]\n";
+
+#[test]
+fn a_device_is_wanted_where_it_can_be_had() {
+    let load = |more: &str| load_text(&with(more), false);
+    let lavapipe = "device = { driver = \"lvp\", name = \"llvmpipe\" }\n";
+    let plan = load(&format!("backend = \"vulkan\"\n{lavapipe}")).unwrap();
+    assert_eq!(plan.definition.device.driver.as_deref(), Some("lvp"));
+    let one = "candidate = { build = \"patched\", backend = \"vulkan\" }\n";
+    let plan = load(&format!("{lavapipe}{one}")).unwrap();
+    let backends = crate::gate::device::backends(&plan.definition);
+    assert_eq!(backends, [GateBackend::Cpu, GateBackend::Vulkan]);
+    for (more, part) in [
+        (lavapipe.to_owned(), "both sides compute on processors"),
+        (
+            format!("backend = \"cuda\"\n{lavapipe}"),
+            "no side has backend `vulkan`",
+        ),
+        (
+            "backend = \"vulkan\"\ndevice = { driver = \"/x/lvp\" }\n".to_owned(),
+            "no paths",
+        ),
+        (
+            "backend = \"vulkan\"\ndevice = { name = \"\" }\n".to_owned(),
+            "not empty",
+        ),
+        (
+            "backend = \"vulkan\"\nflags = [\"--device\", \"none\"]\n".to_owned(),
+            "which the gate sets itself",
+        ),
+        ("backend = \"gpu\"\n".to_owned(), "vulkan"),
+    ] {
+        let error = load(&more).unwrap_err();
+        assert_eq!(error.kind(), crate::Kind::Config);
+        assert!(error.to_string().contains(part), "{part}: {error}");
+    }
+}
 
 #[test]
 fn settings_are_swept_and_cut_down() {

@@ -296,6 +296,7 @@ fn the_machine_is_told_by_what_changes_roundings() {
         cmake: String::new(),
         ninja: String::new(),
         launcher: None,
+        backend_tools: BTreeMap::new(),
         artifacts: Vec::new(),
     };
     let info = "model name\t: X\nflags\t\t: fpu vme smep avx2 fma avx512f rdtscp avx512_vnni\n";

@@ -29,6 +29,7 @@ fn build(dir: &Path, flavour: Flavour, text: &str) -> Build {
             cmake: String::new(),
             ninja: String::new(),
             launcher: None,
+            backend_tools: BTreeMap::new(),
             artifacts,
         },
     }

@@ -282,6 +282,7 @@ impl<'a> One<'a> {
                     .to_string(),
                 size: fs_err::metadata(path)?.len(),
                 sha256: Digest::of_file(path)?,
+                content: None,
             })
         };
         Ok(ProbeStamp {

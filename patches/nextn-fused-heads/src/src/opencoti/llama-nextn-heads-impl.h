@@ -32,7 +32,8 @@ struct llama_nextn_heads_node {
     ggml_tensor * top_logits = nullptr; // F32 [1, n_top, 1]
 };
 
-struct llama_nextn_heads : public llama_nextn_extra {
+// A graph of all steps, and what it was built for.
+struct llama_nextn_heads_chain {
     llama_nextn_lane lane;
 
     int32_t n_steps_max = 0; // what the buffers are for
@@ -41,6 +42,21 @@ struct llama_nextn_heads : public llama_nextn_extra {
     std::unique_ptr<llm_graph_params> params; // of the first step
 
     std::vector<llama_nextn_heads_node> nodes; // [n_steps]
+
+    // the catch-up that is computed before the first step
+    llama_nextn_waiting * waiting = nullptr; // of this launch
+
+    uint32_t n_rows    = 0; // its tokens, 0: none
+    size_t   i_inp_end = 0; // its inputs are the first ones
+};
+
+struct llama_nextn_heads : public llama_nextn_extra {
+    llama_nextn_heads_chain plain; // the steps alone
+    llama_nextn_heads_chain whole; // with the catch-up
+
+    // tokens of the catch-up before this one, and how many of them in a row had as many
+    uint32_t n_rows_last = 0;
+    uint32_t n_rows_same = 0;
 
     std::unique_ptr<llama_batch_ext> batch;
 

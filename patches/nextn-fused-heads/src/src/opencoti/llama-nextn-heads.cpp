@@ -1,5 +1,7 @@
 #include "llama-nextn-heads-impl.h"
 
+#include "llama-hy-v3-chain-row.h"
+
 #include "llama-impl.h"
 #include "llama-kv-cache.h"
 #include "llama-kv-cache-iswa.h"
@@ -14,6 +16,7 @@ static bool llama_nextn_heads_knows(llm_arch arch) {
     switch (arch) {
         case LLM_ARCH_STEP35:
         case LLM_ARCH_MIMO2:
+        case LLM_ARCH_HY_V3:
             return true;
         default:
             return false;
@@ -32,13 +35,29 @@ static llm_graph_params llama_nextn_heads_params(const llm_graph_params & params
     return res;
 }
 
-static bool llama_nextn_heads_reserve_impl(llama_nextn_access & access, llama_nextn_heads & heads, int32_t n_steps) {
+// the catch-up that `whole` has room for
+static llama_ubatch llama_nextn_heads_ubatch_catchup(llama_batch_allocr & balloc, uint32_t n_seqs) {
+    const uint32_t n_seq_tokens = (llama_nextn_side::N_SMALL + n_seqs - 1)/n_seqs;
+
+    llama_ubatch res = balloc.ubatch_reserve(n_seq_tokens, n_seqs);
+
+    for (uint32_t i = 0; i < res.n_tokens; ++i) {
+        res.n_seq_id[i] = 1;
+        res.seq_id  [i] = &res.seq_id_unq[i/n_seq_tokens];
+    }
+
+    return res;
+}
+
+static bool llama_nextn_heads_reserve_chain(llama_nextn_access & access, llama_nextn_heads & heads, llama_nextn_heads_chain & chain, int32_t n_steps) {
     const auto & model = access.ctx.get_model();
 
     const auto mctx = access.memory()->init_full();
     if (!mctx) {
         return false;
     }
+
+    const bool is_whole = &chain == &heads.whole;
 
     const auto save_n_outputs = access.n_outputs();
 
@@ -47,16 +66,25 @@ static bool llama_nextn_heads_reserve_impl(llama_nextn_access & access, llama_ne
 
     access.n_outputs() = n_seqs;
 
-    const size_t max_nodes = n_steps*(access.ctx.graph_max_nodes(n_steps) + 64);
+    const size_t max_nodes = (n_steps + (is_whole ? 1 : 0))*(access.ctx.graph_max_nodes(n_steps) + 64);
 
-    heads.lane.sched = access.new_sched(max_nodes);
-    heads.lane.res.reset(new llm_graph_result(max_nodes));
+    chain.lane.sched = access.new_sched(max_nodes);
+    chain.lane.res.reset(new llm_graph_result(max_nodes));
 
-    auto * res = heads.lane.res.get();
+    auto * res = chain.lane.res.get();
 
     bool ok = true;
     {
-        llama_nextn_fused_scope scope(access, heads.lane);
+        llama_nextn_fused_scope scope(access, chain.lane);
+
+        llama_batch_allocr balloc_catchup(model.hparams.n_pos_per_embd());
+        if (is_whole) {
+            auto params = access.graph_params(res, llama_nextn_heads_ubatch_catchup(balloc_catchup, n_seqs), mctx.get());
+            params.samplers.clear();
+            params.n_outputs = 0;
+
+            ok = model.build_graph(params) != nullptr;
+        }
 
         std::vector<llama_nextn_heads_node> nodes(n_steps);
 
@@ -85,6 +113,34 @@ static bool llama_nextn_heads_reserve_impl(llama_nextn_access & access, llama_ne
     return ok;
 }
 
+// false: there is no memory, or the graph cannot be chained
+static bool llama_nextn_heads_reserve_steps(llama_nextn_access & access, llama_nextn_heads & heads, llama_nextn_heads_chain & chain, int32_t n_steps) {
+    auto & lane = chain.lane;
+
+    if (lane.failed || !heads.refusal.empty()) {
+        return false;
+    }
+
+    if (chain.n_steps_max < n_steps) {
+        lane.active = nullptr;
+
+        if (!llama_nextn_heads_reserve_chain(access, heads, chain, n_steps)) {
+            lane.failed = true;
+            lane.sched.reset();
+            lane.res.reset();
+
+            LLAMA_LOG_WARN("%s: drafts of all heads in one graph %sare off: %s\n", __func__, &chain == &heads.whole ? "with the catch-up " : "",
+                    heads.refusal.empty() ? "no memory" : heads.refusal.c_str());
+
+            return false;
+        }
+
+        chain.n_steps_max = n_steps;
+    }
+
+    return true;
+}
+
 // nullptr if there is no memory or the graph cannot be chained
 static llama_nextn_heads * llama_nextn_heads_get(llama_nextn_access & access, int32_t n_steps) {
     auto & side = access.side();
@@ -95,40 +151,47 @@ static llama_nextn_heads * llama_nextn_heads_get(llama_nextn_access & access, in
     }
 
     auto * heads = static_cast<llama_nextn_heads *>(side.extra.get());
-    auto & lane  = heads->lane;
 
-    if (lane.failed || !heads->refusal.empty()) {
-        return nullptr;
+    return llama_nextn_heads_reserve_steps(access, *heads, heads->plain, n_steps) ? heads : nullptr;
+}
+
+// Which graph the steps go into, where a catch-up waits: as for one head, that which has its number
+// of tokens, or is built for a number that keeps coming.
+static llama_nextn_heads_chain & llama_nextn_heads_choose(llama_nextn_access & access, llama_nextn_heads & heads, int32_t n_steps) {
+    const uint32_t n_same_min = 3;
+
+    auto & waiting = access.side().waiting;
+
+    if (!waiting) {
+        return heads.plain;
     }
 
-    if (heads->n_steps_max < n_steps) {
-        lane.active = nullptr;
+    const uint32_t n_rows = waiting->mctx->get_ubatch().n_tokens;
 
-        if (!llama_nextn_heads_reserve_impl(access, *heads, n_steps)) {
-            lane.failed = true;
-            lane.sched.reset();
-            lane.res.reset();
+    heads.n_rows_same = n_rows == heads.n_rows_last ? heads.n_rows_same + 1 : 1;
+    heads.n_rows_last = n_rows;
 
-            LLAMA_LOG_WARN("%s: drafts of all heads in one graph are off: %s\n", __func__, heads->refusal.empty() ? "no memory" : heads->refusal.c_str());
-
-            return nullptr;
-        }
-
-        heads->n_steps_max = n_steps;
+    if ((n_rows == heads.whole.n_rows || heads.n_rows_same >= n_same_min) && n_rows <= llama_nextn_side::N_SMALL &&
+            llama_nextn_heads_reserve_steps(access, heads, heads.whole, n_steps)) {
+        return heads.whole;
     }
 
-    return heads;
+    waiting->compute(access);
+
+    access.side().spare = std::move(waiting);
+
+    return heads.plain;
 }
 
 // gives each step its cells: all of them get the same ones, since a step removes what the one before it has
-static bool llama_nextn_heads_place(llama_nextn_access & access, llama_nextn_heads & heads, const llama_nextn_fused_seq & seq, int32_t n_steps) {
+static bool llama_nextn_heads_place(llama_nextn_access & access, llama_nextn_heads & heads, llama_nextn_heads_chain & chain, const llama_nextn_fused_seq & seq, int32_t n_steps) {
     const auto & model = access.ctx.get_model();
 
-    if (heads.nodes.size() != (size_t) n_steps) {
+    if (chain.nodes.size() != (size_t) n_steps) {
         // the tensors of the graph go with the nodes
-        heads.nodes.clear();
-        heads.nodes.resize(n_steps);
-        heads.lane.active = nullptr;
+        chain.nodes.clear();
+        chain.nodes.resize(n_steps);
+        chain.lane.active = nullptr;
     }
 
     if (!heads.batch) {
@@ -140,7 +203,7 @@ static bool llama_nextn_heads_place(llama_nextn_access & access, llama_nextn_hea
     const auto * iswa = dynamic_cast<const llama_kv_cache_iswa *>(access.memory());
 
     for (int32_t k = 0; k < n_steps; ++k) {
-        auto & node  = heads.nodes[k];
+        auto & node  = chain.nodes[k];
         auto & batch = *heads.batch;
 
         if (k > 0 && !access.memory()->seq_rm(seq.seq_id, seq.pos, -1)) {
@@ -197,15 +260,39 @@ static bool llama_nextn_heads_place(llama_nextn_access & access, llama_nextn_hea
     return true;
 }
 
-static bool llama_nextn_heads_can_reuse(llama_nextn_access & access, llama_nextn_heads & heads, const llm_graph_params & params, int32_t n_steps) {
+// the parameters of the graph of the catch-up; those of the steps are made from `params`
+static llm_graph_params llama_nextn_heads_params_catchup(const llm_graph_params & params, const llama_nextn_waiting & waiting) {
+    llm_graph_params res = params;
+
+    res.ubatch    = waiting.mctx->get_ubatch();
+    res.mctx      = waiting.mctx.get();
+    res.n_outputs = 0;
+
+    return res;
+}
+
+static bool llama_nextn_heads_can_reuse(llama_nextn_access & access, llama_nextn_heads_chain & chain, const llm_graph_params & params, int32_t n_steps) {
     auto * res = access.res(1).get();
 
-    if (access.reuse_disable() || access.active() != res || heads.n_steps != n_steps || !heads.params->allow_reuse(params)) {
+    if (access.reuse_disable() || access.active() != res || chain.n_steps != n_steps || !chain.params->allow_reuse(params)) {
         return false;
     }
 
+    if (chain.waiting) {
+        const auto params_catchup = llama_nextn_heads_params_catchup(params, *chain.waiting);
+
+        if (chain.n_rows != params_catchup.ubatch.n_tokens) {
+            return false;
+        }
+        for (size_t j = 0; j < chain.i_inp_end; ++j) {
+            if (!res->inputs[j]->can_reuse(params_catchup)) {
+                return false;
+            }
+        }
+    }
+
     for (int32_t k = 0; k < n_steps; ++k) {
-        auto & node = heads.nodes[k];
+        auto & node = chain.nodes[k];
 
         auto cur = llama_nextn_heads_params(params, k);
 
@@ -223,7 +310,7 @@ static bool llama_nextn_heads_can_reuse(llama_nextn_access & access, llama_nextn
 }
 
 // the graph for what was placed: the one of the run before, or a new one
-static bool llama_nextn_heads_build(llama_nextn_access & access, llama_nextn_heads & heads, int32_t n_steps) {
+static bool llama_nextn_heads_build(llama_nextn_access & access, llama_nextn_heads & heads, llama_nextn_heads_chain & chain, int32_t n_steps) {
     const auto & model   = access.ctx.get_model();
     const auto & cparams = access.cparams();
 
@@ -233,10 +320,10 @@ static bool llama_nextn_heads_build(llama_nextn_access & access, llama_nextn_hea
     access.n_outputs() = 1;
 
     std::unique_ptr<llm_graph_params> params(new llm_graph_params(
-                access.graph_params(res, heads.nodes[0].mctx->get_ubatch(), heads.nodes[0].mctx.get())));
+                access.graph_params(res, chain.nodes[0].mctx->get_ubatch(), chain.nodes[0].mctx.get())));
     params->samplers.clear();
 
-    if (llama_nextn_heads_can_reuse(access, heads, *params, n_steps)) {
+    if (llama_nextn_heads_can_reuse(access, chain, *params, n_steps)) {
         // as process_ubatch(): the launch before may still read its inputs
         if (cparams.pipeline_parallel) {
             ggml_backend_sched_synchronize(sched);
@@ -255,13 +342,22 @@ static bool llama_nextn_heads_build(llama_nextn_access & access, llama_nextn_hea
     ggml_backend_sched_reset(sched);
     ggml_backend_sched_set_eval_callback(sched, cparams.cb_eval, cparams.cb_eval_user_data);
 
+    if (chain.waiting) {
+        if (!model.build_graph(llama_nextn_heads_params_catchup(*params, *chain.waiting))) {
+            return false;
+        }
+
+        chain.n_rows    = chain.waiting->mctx->get_ubatch().n_tokens;
+        chain.i_inp_end = res->inputs.size();
+    }
+
     for (int32_t k = 0; k < n_steps; ++k) {
         auto cur = llama_nextn_heads_params(*params, k);
 
-        cur.ubatch = heads.nodes[k].mctx->get_ubatch();
-        cur.mctx   = heads.nodes[k].mctx.get();
+        cur.ubatch = chain.nodes[k].mctx->get_ubatch();
+        cur.mctx   = chain.nodes[k].mctx.get();
 
-        if (!llama_nextn_heads_add_step(heads, model, cur, heads.nodes, k)) {
+        if (!llama_nextn_heads_add_step(heads, model, cur, chain.nodes, k)) {
             return false;
         }
     }
@@ -270,17 +366,23 @@ static bool llama_nextn_heads_build(llama_nextn_access & access, llama_nextn_hea
         return false;
     }
 
-    heads.params  = std::move(params);
-    heads.n_steps = n_steps;
+    chain.params  = std::move(params);
+    chain.n_steps = n_steps;
 
     access.active() = res;
 
     return true;
 }
 
-static void llama_nextn_heads_set_inputs(const llama_nextn_heads & heads, llm_graph_result & res) {
-    for (size_t k = 0; k < heads.nodes.size(); ++k) {
-        const auto & node   = heads.nodes[k];
+static void llama_nextn_heads_set_inputs(const llama_nextn_heads_chain & chain, llm_graph_result & res) {
+    if (chain.waiting) {
+        for (size_t j = 0; j < chain.i_inp_end; ++j) {
+            res.inputs[j]->set_input(&chain.waiting->mctx->get_ubatch());
+        }
+    }
+
+    for (size_t k = 0; k < chain.nodes.size(); ++k) {
+        const auto & node   = chain.nodes[k];
         const auto & ubatch = node.mctx->get_ubatch();
 
         for (size_t j = node.i_inp_begin; j < node.i_inp_end; ++j) {
@@ -296,22 +398,22 @@ static void llama_nextn_heads_set_inputs(const llama_nextn_heads & heads, llm_gr
     }
 }
 
-static void llama_nextn_heads_read(llama_nextn_access & access, const llama_nextn_heads & heads, llama_nextn_fused_draft & draft) {
+static void llama_nextn_heads_read(llama_nextn_access & access, const llama_nextn_heads_chain & chain, llama_nextn_fused_draft & draft) {
     auto * sched = access.sched().get();
 
     const auto get = [&](ggml_tensor * tensor, void * dst) {
         ggml_backend_tensor_get_async(ggml_backend_sched_get_tensor_backend(sched, tensor), tensor, dst, 0, ggml_nbytes(tensor));
     };
 
-    const size_t n_steps = heads.nodes.size();
+    const size_t n_steps = chain.nodes.size();
 
-    draft.n_top = heads.nodes[0].top->ne[0];
+    draft.n_top = chain.nodes[0].top->ne[0];
     draft.ids       .resize(n_steps);
     draft.top_ids   .resize(n_steps*draft.n_top);
     draft.top_logits.resize(n_steps*draft.n_top);
 
     for (size_t k = 0; k < n_steps; ++k) {
-        const auto & node = heads.nodes[k];
+        const auto & node = chain.nodes[k];
 
         get(node.tok,        draft.ids       .data() + k);
         get(node.top,        draft.top_ids   .data() + k*draft.n_top);
@@ -321,32 +423,26 @@ static void llama_nextn_heads_read(llama_nextn_access & access, const llama_next
     ggml_backend_sched_synchronize(sched);
 }
 
-static bool llama_nextn_heads_run_impl(llama_nextn_access & access, llama_nextn_heads & heads, const llama_nextn_fused_seq & seq, int32_t n_steps, llama_nextn_fused_draft & draft) {
-    // the loop has one row in its first step and several in the others; a launch has one number of threads,
-    // and on the CPU flash attention depends on it
-    if (access.cparams().n_threads != access.cparams().n_threads_batch) {
+static bool llama_nextn_heads_run_impl(llama_nextn_access & access, llama_nextn_heads & heads, llama_nextn_heads_chain & chain, const llama_nextn_fused_seq & seq, int32_t n_steps, llama_nextn_fused_draft & draft) {
+    if (!llama_nextn_heads_place(access, heads, chain, seq, n_steps)) {
         return false;
     }
 
-    if (!llama_nextn_heads_place(access, heads, seq, n_steps)) {
-        return false;
-    }
+    llama_nextn_fused_scope scope(access, chain.lane);
 
-    llama_nextn_fused_scope scope(access, heads.lane);
-
-    if (!llama_nextn_heads_build(access, heads, n_steps)) {
+    if (!llama_nextn_heads_build(access, heads, chain, n_steps)) {
         return false;
     }
 
     auto * res = access.res(1).get();
 
-    llama_nextn_heads_set_inputs(heads, *res);
+    llama_nextn_heads_set_inputs(chain, *res);
 
     if (access.ctx.graph_compute(res->get_gf(), n_steps > 1) != GGML_STATUS_SUCCESS) {
         return false;
     }
 
-    llama_nextn_heads_read(access, heads, draft);
+    llama_nextn_heads_read(access, chain, draft);
 
     return true;
 }
@@ -374,6 +470,9 @@ const char * llama_nextn_heads_refusal(const llama_context * ctx) {
     if (!llama_nextn_heads_knows(model.arch)) {
         return "the architecture has not been shown to draft the same";
     }
+    if (model.arch == LLM_ARCH_HY_V3 && !llama_hy_v3_chain_row_enabled()) {
+        return "the loop takes another hidden row than that of the token before (OPENCOTI_HY_V3_CHAIN_ROW=1 mends it)";
+    }
     if (cparams.pooling_type != LLAMA_POOLING_TYPE_NONE || cparams.embeddings || !cparams.embeddings_nextn || !cparams.embeddings_nextn_masked) {
         return "the context gives other embeddings than hidden rows of its outputs";
     }
@@ -397,7 +496,7 @@ size_t llama_nextn_heads_reserve(llama_context * ctx, int32_t n_steps) {
 
     const auto * heads = llama_nextn_heads_get(access, n_steps);
 
-    return heads ? heads->lane.size() : 0;
+    return heads ? heads->plain.lane.size() : 0;
 }
 
 bool llama_nextn_heads_run(llama_context * ctx, const llama_nextn_fused_seq & seq, int32_t n_steps, llama_nextn_fused_draft & draft) {
@@ -412,10 +511,10 @@ bool llama_nextn_heads_run(llama_context * ctx, const llama_nextn_fused_seq & se
         return false;
     }
 
-    // a catch-up that waits for the next launch
-    if (auto & waiting = access.side().waiting) {
-        waiting->compute(access);
-        waiting.reset();
+    // the loop has one row in its first step and several in the others; a launch has one number of threads,
+    // and on the CPU flash attention depends on it
+    if (access.cparams().n_threads != access.cparams().n_threads_batch) {
+        return false;
     }
 
     const int64_t t_begin_us = ggml_time_us();
@@ -428,7 +527,16 @@ bool llama_nextn_heads_run(llama_context * ctx, const llama_nextn_fused_seq & se
         access.t_queued_us()  = 0;
     }
 
-    const bool ok = llama_nextn_heads_run_impl(access, *heads, seq, n_steps, draft);
+    auto & chain = llama_nextn_heads_choose(access, *heads, n_steps);
+
+    chain.waiting = access.side().waiting.get();
+
+    const bool ok = llama_nextn_heads_run_impl(access, *heads, chain, seq, n_steps, draft);
+
+    if (ok && chain.waiting) {
+        access.side().spare = std::move(access.side().waiting);
+    }
+    chain.waiting = nullptr;
 
     // the outputs of the batch before are gone, as they would be after the first step of the loop
     access.n_outputs() = 0;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 static bool llama_nextn_one_launch_enabled() {
     static const bool enabled = [] {
@@ -76,6 +77,31 @@ struct llama_nextn_one_launch_waiting : public llama_nextn_waiting {
     }
 };
 
+// Does the memory decode the batch at once? It must not be asked: a cache of several streams plans
+// micro-batches by giving out cells and taking them back, and takes back the place at which it looks for
+// the next one only for streams whose numbers begin at 0 (llama_kv_cache::prepare()). A plan that is not
+// carried out would leave other cells to later tokens.
+static bool llama_nextn_one_launch_is_whole(const llama_batch_ext & batch, bool is_unified) {
+    if (is_unified) {
+        return true;
+    }
+
+    // streams with neighbouring numbers and as many tokens each
+    std::map<llama_seq_id, size_t> n_tokens;
+
+    for (const auto & tok : batch.tokens) {
+        if (tok.seq_ids.size() != 1) {
+            return false;
+        }
+        n_tokens[*tok.seq_ids.begin()]++;
+    }
+
+    const auto first = *n_tokens.begin();
+
+    return std::all_of(n_tokens.begin(), n_tokens.end(), [&](const auto & cur) { return cur.second == first.second; }) &&
+        n_tokens.rbegin()->first - first.first + 1 == (llama_seq_id) n_tokens.size();
+}
+
 bool llama_nextn_defer(llama_context * ctx, const llama_batch_ext * batch) {
     if (!llama_nextn_one_launch_enabled() || !ctx->opencoti_nextn || batch->tokens.empty() || batch->tokens.size() > llama_nextn_side::N_SMALL) {
         return false;
@@ -87,7 +113,7 @@ bool llama_nextn_defer(llama_context * ctx, const llama_batch_ext * batch) {
     const auto & layer_inp = cparams.embeddings_layer_inp;
 
     // `extra` is there if drafts are done in one launch; nothing may be read from the graph
-    if (!access.side().extra || cparams.embeddings || !cparams.embeddings_nextn_masked ||
+    if (!access.side().extra || !llama_nextn_one_launch_is_whole(*batch, cparams.kv_unified) || cparams.embeddings || !cparams.embeddings_nextn_masked ||
             std::find(layer_inp.begin(), layer_inp.end(), true) != layer_inp.end() ||
             std::any_of(batch->tokens.begin(), batch->tokens.end(), [](const auto & tok) { return tok.output; })) {
         return false;

@@ -55,6 +55,8 @@ struct llama_nextn_side {
     size_t   n_nodes = 0; // what the graph of a small one may have
 
     std::unique_ptr<llama_nextn_extra>   extra;
+    std::unique_ptr<llama_nextn_extra>   turns;
+    bool                                 turned = false; // the decode that begins has been given a lane
     std::unique_ptr<llama_nextn_waiting> waiting;
     std::unique_ptr<llama_nextn_waiting> spare; // the one before, since making its parts takes longer than using them
 };

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 static bool llama_nextn_reuse_enabled() {
     static const bool enabled = [] {
@@ -56,7 +57,7 @@ bool llama_nextn_access::reserve_catchup(llama_nextn_lane & lane, uint32_t n_tok
         return false;
     }
 
-    // as llama_context::graph_reserve(), without outputs
+    // as llama_context::graph_reserve()
     const uint32_t n_seqs = cparams().n_seq_max;
 
     n_tokens = (n_tokens + n_seqs - 1)/n_seqs*n_seqs;
@@ -78,7 +79,11 @@ bool llama_nextn_access::reserve_catchup(llama_nextn_lane & lane, uint32_t n_tok
 
     exchange(lane, 0);
 
-    auto * gf = ctx.get_model().build_graph(graph_params(res, ubatch, mctx.get()));
+    // applying a sampler leaves traces in it, and this may be in the middle of a batch
+    auto params = graph_params(res, ubatch, mctx.get());
+    params.samplers.clear();
+
+    auto * gf = ctx.get_model().build_graph(params);
 
     const bool ok = gf && ggml_backend_sched_reserve(sched().get(), gf);
 
@@ -150,6 +155,10 @@ llama_nextn_catchup_scope::llama_nextn_catchup_scope(llama_context & ctx, bool i
     }
 
     llama_nextn_access access { ctx };
+
+    if (ctx.opencoti_nextn && std::exchange(ctx.opencoti_nextn->turned, false)) {
+        return;
+    }
 
     const auto & cparams = access.cparams();
 

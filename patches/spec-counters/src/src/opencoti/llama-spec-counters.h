@@ -12,6 +12,13 @@
 struct llama_spec_counters {
     uint64_t launches = 0; // graphs submitted to a backend scheduler
     uint64_t reused   = 0; // how many of them were taken over unchanged from the launch before
+
+    // speculative checkpoints whose state did not go through host memory: how many, and the bytes of state that were
+    // copied for them
+    uint64_t ckpt_saves      = 0;
+    uint64_t ckpt_loads      = 0;
+    uint64_t ckpt_bytes_save = 0;
+    uint64_t ckpt_bytes_load = 0;
 };
 
 // zeros if ctx is null

@@ -19,6 +19,7 @@ fn build(dir: &Path) -> Build {
             path: format!("out/bin/{name}"),
             size: name.len() as u64,
             sha256: Digest::of(name.as_bytes()),
+            content: None,
         }
     };
     let names = [
@@ -41,6 +42,7 @@ fn build(dir: &Path) -> Build {
             cmake: String::new(),
             ninja: String::new(),
             launcher: None,
+            backend_tools: BTreeMap::new(),
             artifacts: names.map(artifact).to_vec(),
         },
     }

@@ -1,0 +1,119 @@
+#include "spec-replay.h"
+
+#include "speculative.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+static bool common_spec_replay_enabled() {
+    static const bool enabled = [] {
+        const char * OPENCOTI_SPEC_REPLAY_EXACT = getenv("OPENCOTI_SPEC_REPLAY_EXACT");
+        return OPENCOTI_SPEC_REPLAY_EXACT && OPENCOTI_SPEC_REPLAY_EXACT[0] && strcmp(OPENCOTI_SPEC_REPLAY_EXACT, "0") != 0;
+    }();
+
+    return enabled;
+}
+
+static bool common_spec_replay_faulty(const char * fault) {
+    static const char * OPENCOTI_SPEC_REPLAY_FAULT = getenv("OPENCOTI_SPEC_REPLAY_FAULT");
+
+    return OPENCOTI_SPEC_REPLAY_FAULT && strcmp(OPENCOTI_SPEC_REPLAY_FAULT, fault) == 0;
+}
+
+void common_spec_replay_save(common_speculative * spec, llama_seq_id seq_id, std::vector<uint8_t> & data) {
+    if (!common_spec_replay_enabled()) {
+        return;
+    }
+
+    data.clear();
+
+    common_speculative_get_state(spec, seq_id, data);
+}
+
+bool common_spec_replay_begin(
+        common_speculative * spec,
+        llama_seq_id seq_id,
+        common_sampler * smpl,
+        const std::vector<llama_token> & accepted,
+        const std::vector<uint8_t> & data) {
+    if (!common_spec_replay_enabled()) {
+        return false;
+    }
+
+    common_sampler_set_replay(smpl, accepted);
+
+    if (!data.empty()) {
+        common_speculative_set_state(spec, seq_id, data);
+    }
+
+    return !common_spec_replay_faulty("draws");
+}
+
+bool common_spec_replay_take(std::vector<llama_token> & replay, const std::vector<llama_token> & draft) {
+    const std::vector<llama_token> tokens = std::move(replay);
+
+    replay.clear();
+
+    return !tokens.empty() && tokens == draft;
+}
+
+void common_spec_replay_fault(llama_context * ctx, const std::vector<int> & idxs) {
+    static bool odd = false;
+
+    if (!common_spec_replay_faulty("turns") || idxs.size() < 2) {
+        return;
+    }
+
+    odd = !odd;
+    if (!odd) {
+        return;
+    }
+
+    llama_synchronize(ctx);
+
+    float * logits = llama_get_logits_ith(ctx, idxs[0]);
+    if (!logits) {
+        return;
+    }
+
+    const int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(ctx)));
+
+    float * best = std::max_element(logits, logits + n_vocab);
+    float * next = best == logits ? logits + 1 : logits;
+
+    for (float * other = logits; other != logits + n_vocab; ++other) {
+        if (other != best && *other > *next) {
+            next = other;
+        }
+    }
+
+    std::swap(*best, *next);
+}
+
+bool common_spec_replay_get(const std::vector<std::vector<float>> & rows, llama_seq_id seq_id, std::vector<uint8_t> & data) {
+    if (!common_spec_replay_enabled() || seq_id < 0 || (size_t) seq_id >= rows.size()) {
+        return false;
+    }
+
+    const auto & row = rows[seq_id];
+
+    data.resize(row.size()*sizeof(float));
+    memcpy(data.data(), row.data(), data.size());
+
+    return true;
+}
+
+void common_spec_replay_set(std::vector<std::vector<float>> & rows, llama_seq_id seq_id, const std::vector<uint8_t> & data) {
+    if (seq_id < 0 || (size_t) seq_id >= rows.size()) {
+        return;
+    }
+
+    auto & row = rows[seq_id];
+
+    // another drafter's state has another size
+    if (data.size() == row.size()*sizeof(float)) {
+        memcpy(row.data(), data.data(), data.size());
+    }
+}

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "llama.h"
+
+#include <cstdint>
+#include <vector>
+
+struct common_sampler;
+struct common_speculative;
+
+// After a checkpoint was restored, the tokens that verification had accepted are decoded once more. They are
+// not judged again: what their logits are now may differ in the last bit from what they were.
+// env: OPENCOTI_SPEC_REPLAY_EXACT
+
+// before a draft: what the drafter carries over from the round before
+void common_spec_replay_save(common_speculative * spec, llama_seq_id seq_id, std::vector<uint8_t> & data);
+
+// When the checkpoint is restored. True: the drafter has again what it had, and the sampler is to stay as the
+// verification left it; it will accept these tokens, the last of which is its own, as they are.
+bool common_spec_replay_begin(
+        common_speculative * spec,
+        llama_seq_id seq_id,
+        common_sampler * smpl,
+        const std::vector<llama_token> & accepted,
+        const std::vector<uint8_t> & data);
+
+// whether a draft is what was accepted already; asked once
+bool common_spec_replay_take(std::vector<llama_token> & replay, const std::vector<llama_token> & draft);
+
+// Faults for tests. "turns": a backend whose logits depend on more than the tokens, since in every second verification
+// the two best tokens of the first row change places. "draws": the sampler is rewound all the same, so that random
+// numbers are drawn twice. env: OPENCOTI_SPEC_REPLAY_FAULT
+void common_spec_replay_fault(llama_context * ctx, const std::vector<int> & idxs);
+
+// the hidden row that the first token of the next batch is paired with
+bool common_spec_replay_get(const std::vector<std::vector<float>> & rows, llama_seq_id seq_id, std::vector<uint8_t> & data);
+void common_spec_replay_set(std::vector<std::vector<float>> & rows, llama_seq_id seq_id, const std::vector<uint8_t> & data);
+
+// in sampling.cpp, where the sampler is known
+void common_sampler_set_replay(common_sampler * smpl, const std::vector<llama_token> & tokens);

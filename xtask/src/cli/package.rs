@@ -1,0 +1,52 @@
+//! `cargo xtask package`.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::build;
+use crate::cli::Outcome;
+use crate::cli::args::BaseArg;
+use crate::ctx::Ctx;
+use crate::error::Result;
+use crate::model::Flavour;
+use crate::package::package;
+
+/// Flags of `package`.
+#[derive(Debug, clap::Args)]
+pub struct PackageArgs {
+    #[command(flatten)]
+    base: BaseArg,
+    /// Pack the vanilla build [default: the patched one]
+    #[arg(long)]
+    vanilla: bool,
+    /// Where the models are to run
+    #[arg(long, value_name = "NAME", default_value = "cpu")]
+    backend: String,
+    /// The folder to write into [default: target/package]
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(ctx: &Ctx, args: PackageArgs) -> Result<Outcome> {
+    build::backend(&args.backend)?;
+    let base = ctx.project.base(args.base.base.as_deref())?;
+    let flavour = match args.vanilla {
+        true => Flavour::Vanilla,
+        false => Flavour::Patched,
+    };
+    let dir = args
+        .output
+        .unwrap_or_else(|| ctx.project.target().join("package"));
+    let made = package(ctx, &base, flavour, &args.backend, &dir)?;
+    let text = format!(
+        "{}: {} files, {}.{} MB, sha256 {}\n",
+        ctx.project.show(&made.path),
+        made.files.len(),
+        made.size / 1_000_000,
+        made.size % 1_000_000 / 100_000,
+        made.sha256
+    );
+    Ok(Outcome::good(text, json!({ "package": made })))
+}

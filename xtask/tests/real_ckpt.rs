@@ -1,0 +1,375 @@
+//! Speculative checkpoints in the real library and the real server: what comes back is what was saved,
+//! limits are met without an abort, a replay is not judged again. Runs under `cargo xtask test`, as
+//! `real.rs` does.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use llama_patchset::cli::REAL_VAR;
+
+const DEVICE: (&str, &str) = ("OPENCOTI_SPEC_CKPT_DEVICE", "1");
+const SWAP: [(&str, &str); 2] = [
+    ("OPENCOTI_SPEC_CKPT_SWAP", "1"),
+    ("OPENCOTI_SPEC_CKPT_SWAP_MIN", "0"),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .into()
+}
+
+fn build() -> PathBuf {
+    root().join("target/llama/llama-0.5.0/patched-cpu")
+}
+
+fn fixture() -> PathBuf {
+    root().join("target/fixtures/qwen3next-nextn.gguf")
+}
+
+/// Whether real builds are wanted; then they are there.
+fn wanted(test: &str) -> bool {
+    static READY: OnceLock<()> = OnceLock::new();
+    if std::env::var_os(REAL_VAR).is_none() {
+        // Not with `eprintln`: the harness swallows that where a test passes.
+        let _ = writeln!(
+            std::io::stderr(),
+            "{test}: left out, since {REAL_VAR} is not set; `cargo xtask test` sets it"
+        );
+        return false;
+    }
+    READY.get_or_init(|| {
+        for args in [&["build", "--patched"][..], &["fixture", "qwen3next-nextn"]] {
+            let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
+            let done = xtask.args(args).arg("--root").arg(root()).output().unwrap();
+            let said = String::from_utf8_lossy(&done.stderr);
+            assert!(done.status.success(), "{args:?}: {said}");
+        }
+    });
+    true
+}
+
+/// The program that tries the library, compiled against the build's own headers.
+fn probe() -> &'static Path {
+    static PROBE: OnceLock<PathBuf> = OnceLock::new();
+    PROBE.get_or_init(|| {
+        let build = build();
+        let dir = root().join("target/test-checkouts/probe-ckpt");
+        std::fs::create_dir_all(&dir).unwrap();
+        let program = dir.join("ckpt");
+        let mut compiler = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
+        compiler.args(["-std=c++17", "-O1", "-Wall", "-Wextra"]);
+        for folder in ["include", "src", "ggml/include"] {
+            compiler.arg("-I").arg(build.join("src").join(folder));
+        }
+        let bin = build.join("out/bin");
+        let mut rpath = OsString::from("-Wl,-rpath,");
+        rpath.push(&bin);
+        let source = root().join("xtask/tests/data/probe-ckpt/ckpt.cpp");
+        compiler.arg(source).arg("-o").arg(&program);
+        compiler.arg("-L").arg(&bin);
+        compiler.args(["-lllama", "-lggml", "-lggml-base"]);
+        let done = compiler.arg(rpath).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success() && said.is_empty(), "{said}");
+        program
+    })
+}
+
+/// Runs it, and gives what it says on both outputs.
+fn tried(what: &str, env: &[(&str, &str)]) -> String {
+    let mut command = Command::new(probe());
+    command.arg(fixture()).arg(what).envs(env.iter().copied());
+    command.env("GGML_NO_BACKTRACE", "1");
+    if what == "rounds" {
+        command.arg("1000");
+    }
+    let done = command.output().unwrap();
+    let said = [done.stdout, done.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(
+        done.status.success() && said.contains("done\n"),
+        "{what}, {env:?}: {said}"
+    );
+    said
+}
+
+#[test]
+fn what_is_restored_is_what_was_saved() {
+    if !wanted("what_is_restored_is_what_was_saved") {
+        return;
+    }
+    for env in [&[][..], &SWAP] {
+        for what in ["equal", "limits"] {
+            tried(what, env);
+        }
+        let said = tried("rounds", env);
+        assert_eq!(said.matches("rounds of").count(), 3, "{said}");
+    }
+    tried("memory", &[]);
+    tried("memory-swap", &SWAP);
+}
+
+/// No memory for a copy: the caller is told so every time, the log once.
+#[test]
+fn a_failed_allocation_is_said_once() {
+    if !wanted("a_failed_allocation_is_said_once") {
+        return;
+    }
+    let said = tried("no-memory", &[("OPENCOTI_SPEC_CKPT_FAIL_ALLOC", "1")]);
+    let words = "goes through host memory: no memory for it on the device";
+    assert_eq!(said.matches(words).count(), 1, "{said}");
+    let said = tried("limits", &[]);
+    let words = "goes through host memory: the cells of the sequence do not lie side by side";
+    assert!(said.contains(words), "{said}");
+}
+
+/// A server with drafts of three tokens, ended when it is dropped.
+struct Running {
+    child: Child,
+    port: u16,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    fn start(drafts: bool, env: &[(&str, &str)]) -> Self {
+        Self::with("-np 1 --ctx-checkpoints 0 --cache-ram 0", drafts, env)
+    }
+
+    fn with(more: &str, drafts: bool, env: &[(&str, &str)]) -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let args = format!(
+            "--host 127.0.0.1 --port {port} -c 2048 -t 1 -tb 1 --no-cont-batching -fit off --no-warmup {more}"
+        );
+        let mut command = Command::new(build().join("out/bin/llama-server"));
+        command.arg("-m").arg(fixture());
+        command.args(args.split_whitespace());
+        if drafts {
+            command.args(["--spec-type", "draft-mtp", "--spec-draft-n-max", "3"]);
+        }
+        command.env("OPENCOTI_SPEC_COUNTERS", "1");
+        command.envs(env.iter().copied());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let running = Running {
+            child: command.spawn().unwrap(),
+            port,
+        };
+        let begun = Instant::now();
+        while running
+            .ask("GET", "/health", "", Duration::from_secs(1))
+            .is_none_or(|answer| !answer.contains("ok"))
+        {
+            assert!(begun.elapsed() < Duration::from_secs(60), "not ready");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        running
+    }
+
+    /// The body of an answer, where it comes in time.
+    fn ask(&self, method: &str, path: &str, body: &str, limit: Duration) -> Option<String> {
+        let begun = Instant::now();
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        stream.set_read_timeout(Some(limit)).ok()?;
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .ok()?;
+        let mut text = Vec::new();
+        let mut some = [0; 4096];
+        while begun.elapsed() < limit {
+            match stream.read(&mut some) {
+                Ok(0) => {
+                    let text = String::from_utf8_lossy(&text);
+                    return Some(text.split_once("\r\n\r\n")?.1.to_owned());
+                }
+                Ok(count) => text.extend(&some[..count]),
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+
+    /// Tokens and counters of a completion.
+    fn complete(
+        &self,
+        n_predict: usize,
+        temperature: f64,
+        seed: u64,
+        limit: Duration,
+    ) -> Option<(Vec<u64>, BTreeMap<String, u64>)> {
+        self.completion(
+            &serde_json::json!({
+                "prompt": [17, 300, 42, 300, 42, 199, 7], "n_predict": n_predict, "temperature": temperature,
+                "seed": seed, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "cache_prompt": false, "return_tokens": true,
+                "ignore_eos": true,
+            }),
+            limit,
+        )
+    }
+
+    fn completion(
+        &self,
+        body: &serde_json::Value,
+        limit: Duration,
+    ) -> Option<(Vec<u64>, BTreeMap<String, u64>)> {
+        let answer = self.ask("POST", "/completion", &body.to_string(), limit)?;
+        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        let tokens = serde_json::from_value(answer["tokens"].clone()).unwrap();
+        let counters = serde_json::from_value(answer["timings"]["opencoti"].clone()).unwrap();
+        Some((tokens, counters))
+    }
+}
+
+/// With logits that come in turns, upstream judges a replay again and again; not judged, it goes on. The
+/// fault is the same in both.
+#[test]
+fn logits_that_come_in_turns_hang_upstream_and_not_an_exact_replay() {
+    if !wanted("logits_that_come_in_turns_hang_upstream_and_not_an_exact_replay") {
+        return;
+    }
+    let turns = ("OPENCOTI_SPEC_REPLAY_FAULT", "turns");
+    let exact = ("OPENCOTI_SPEC_REPLAY_EXACT", "1");
+    let limit = Duration::from_secs(5);
+    for device in [("OPENCOTI_SPEC_CKPT_DEVICE", "0"), DEVICE] {
+        let upstream = Running::start(true, &[turns, device]);
+        assert_eq!(
+            upstream.complete(200, 0.0, 1, limit),
+            None,
+            "the fault shows nothing"
+        );
+        let exactly = Running::start(true, &[turns, exact, device]);
+        let (tokens, counters) = exactly.complete(200, 0.0, 1, limit).expect("it hangs");
+        assert_eq!(tokens.len(), 200);
+        assert!(counters["ckpt_loads"] > 10, "{counters:?}");
+        // One verification and at most one replay for each round.
+        let decodes = counters["launches_tgt"];
+        assert!(decodes <= 2 * counters["cycles"] + 3, "{counters:?}");
+    }
+}
+
+/// Several checkpoints of the prompt cache are kept of one sequence, so they must not go where one has
+/// room: each prompt shares less of the one before it than the last checkpoint covers.
+#[test]
+fn checkpoints_of_the_prompt_cache_stay_on_the_host() {
+    if !wanted("checkpoints_of_the_prompt_cache_stay_on_the_host") {
+        return;
+    }
+    let ids: Vec<u32> = (0..900).map(|at| 4 + at * 37 % 500).collect();
+    let answers = |env: &[(&str, &str)]| {
+        let more = "-np 1 -b 128 -ub 128 --ctx-checkpoints 32 --checkpoint-min-step 0";
+        let server = Running::with(more, true, env);
+        let mut all = Vec::new();
+        for length in [700, 600, 650, 300, 900, 100] {
+            let mut prompt = ids[..length].to_vec();
+            prompt.extend([5, 6, 7, 4 + u32::try_from(length).unwrap() % 400]);
+            let body = serde_json::json!({
+                "prompt": prompt, "n_predict": 60, "temperature": 0.0, "seed": 1, "cache_prompt": true,
+                "return_tokens": true, "ignore_eos": true,
+            });
+            let limit = Duration::from_secs(30);
+            all.push(server.completion(&body, limit).expect("no answer"));
+        }
+        all
+    };
+    let host = answers(&[]);
+    for more in [&[][..], &SWAP] {
+        let device = answers(&[&[DEVICE], more].concat());
+        for ((tokens, counters), (wanted, before)) in device.iter().zip(&host) {
+            assert_eq!(tokens, wanted, "{more:?}");
+            assert_eq!(counters["ckpt_loads"], before["ckpt_loads"]);
+            assert!(counters["ckpt_loads"] > 0 && counters["ckpt_bytes_save"] == 0);
+            assert!(before["ckpt_bytes_save"] > 0);
+        }
+    }
+}
+
+/// How unlike two samples are: the statistic of the test of homogeneity, and the deviations of a normal
+/// distribution that it is beyond what chance gives (Wilson and Hilferty).
+fn deviations(a: &BTreeMap<Vec<u64>, u64>, b: &BTreeMap<Vec<u64>, u64>) -> (f64, usize, f64) {
+    let mut pairs: Vec<(f64, f64)> = Vec::new();
+    let mut rare = (0.0, 0.0);
+    let mut keys: Vec<_> = a.keys().chain(b.keys()).collect();
+    keys.sort();
+    keys.dedup();
+    for key in keys {
+        let count = |of: &BTreeMap<Vec<u64>, u64>| of.get(key).copied().unwrap_or(0) as f64;
+        let (x, y) = (count(a), count(b));
+        if x + y >= 20.0 {
+            pairs.push((x, y));
+        } else {
+            rare = (rare.0 + x, rare.1 + y);
+        }
+    }
+    if rare.0 + rare.1 >= 20.0 {
+        pairs.push(rare);
+    }
+    let (n, m) = pairs
+        .iter()
+        .fold((0.0, 0.0), |(n, m), (x, y)| (n + x, m + y));
+    let chi: f64 = pairs
+        .iter()
+        .map(|(x, y)| (x * (m / n).sqrt() - y * (n / m).sqrt()).powi(2) / (x + y))
+        .sum();
+    let free = (pairs.len() - 1) as f64;
+    let spread = 2.0 / (9.0 * free);
+    let z = ((chi / free).powf(1.0 / 3.0) - (1.0 - spread)) / spread.sqrt();
+    (chi, pairs.len() - 1, z)
+}
+
+/// At temperature 1 what is generated with drafts is distributed as without them; where random numbers are
+/// drawn twice it is not.
+#[test]
+fn an_exact_replay_draws_each_token_once() {
+    if !wanted("an_exact_replay_draws_each_token_once") {
+        return;
+    }
+    let sample = |drafts: bool, env: &[(&str, &str)], first: u64| {
+        let server = Running::start(drafts, env);
+        let mut counts = BTreeMap::<Vec<u64>, u64>::new();
+        let mut restored = 0;
+        for seed in first..first + 2000 {
+            let limit = Duration::from_secs(10);
+            let (tokens, counters) = server.complete(5, 1.0, seed, limit).unwrap();
+            restored += counters["ckpt_loads"];
+            *counts.entry(tokens).or_default() += 1;
+        }
+        (counts, restored)
+    };
+    let exact = ("OPENCOTI_SPEC_REPLAY_EXACT", "1");
+    let (plain, none) = sample(false, &[], 1);
+    assert_eq!(none, 0);
+    let (control, _) = sample(false, &[], 10_001);
+    let (drafted, restored) = sample(true, &[exact, DEVICE], 20_001);
+    assert!(restored > 1000, "{restored}");
+    let twice = [exact, DEVICE, ("OPENCOTI_SPEC_REPLAY_FAULT", "draws")];
+    let (twice, _) = sample(true, &twice, 20_001);
+    let (chi, free, z) = deviations(&plain, &control);
+    let _ = writeln!(std::io::stderr(), "control: chi {chi:.1}, {free} free, z {z:.2}");
+    assert!(z < 4.0, "without drafts, twice: chi {chi}, {free} free, z {z}");
+    let (chi, free, z) = deviations(&plain, &drafted);
+    let _ = writeln!(std::io::stderr(), "drafted: chi {chi:.1}, {free} free, z {z:.2}");
+    assert!(z < 4.0, "with drafts: chi {chi}, {free} free, z {z}");
+    let (chi, free, z) = deviations(&plain, &twice);
+    let _ = writeln!(std::io::stderr(), "drawn twice: chi {chi:.1}, {free} free, z {z:.2}");
+    assert!(z > 6.0, "drawn twice: chi {chi}, {free} free, z {z}");
+}

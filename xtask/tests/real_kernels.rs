@@ -1,0 +1,335 @@
+//! The kernels of ggml-ext in the real llama.cpp: upstream's own tests of the ops, and faults that are
+//! planted in a kernel. Runs under `cargo xtask test`, as `real.rs` does.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use llama_patchset::cli::REAL_VAR;
+
+const SERIES: [&str; 4] = ["ext-core", "spec-counters", "spec-trace", "ext-kernels"];
+
+/// Ops that have a kernel; faults are planted in the first two.
+const OPS: [&str; 3] = ["TOP_K", "ARGMAX", "PAD"];
+
+/// A wrong index in the fourth lane, and one in the second of each eight places, where the sampler
+/// has its largest candidate: file, what stands
+/// there, what is planted.
+const PLANTED: [(&str, &str, &str); 2] = [
+    (
+        "top_k.rs",
+        "best.offer(value, (first + at + lane) as i32);",
+        "best.offer(value, (first + at + lane - usize::from(L::N > 1 && lane == 3)) as i32);",
+    ),
+    (
+        "argmax.rs",
+        "best.index = (begin + at) as i32;",
+        "best.index = (begin + at - usize::from(L::N > 1 && at % 8 == 1)) as i32;",
+    ),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .into()
+}
+
+/// Whether real builds are wanted.
+fn wanted(test: &str) -> bool {
+    let wanted = std::env::var_os(REAL_VAR).is_some();
+    if !wanted {
+        let _ = writeln!(
+            std::io::stderr(),
+            "{test}: left out, since {REAL_VAR} is not set; `cargo xtask test` sets it"
+        );
+    }
+    wanted
+}
+
+fn xtask(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .args(args)
+        .arg("--root")
+        .arg(dir)
+        .output()
+        .unwrap()
+}
+
+fn ok(dir: &Path, args: &[&str]) -> String {
+    let output = xtask(dir, args);
+    let said = String::from_utf8(output.stdout).unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {said}{error}");
+    said
+}
+
+/// Copies what differs, so that a second run builds nothing.
+fn copy(from: &Path, to: &Path) {
+    if from.is_dir() {
+        fs::create_dir_all(to).unwrap();
+        for entry in fs::read_dir(from).unwrap() {
+            let entry = entry.unwrap();
+            copy(&entry.path(), &to.join(entry.file_name()));
+        }
+    } else if fs::read(from).ok() != fs::read(to).ok() {
+        fs::copy(from, to).unwrap();
+    }
+}
+
+fn put(path: &Path, text: &str) {
+    if fs::read_to_string(path).is_ok_and(|old| old == text) {
+        return;
+    }
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// Compiles upstream's test-backend-ops of the tree of a patched build, without optimisation: a
+/// third of the time, and what it tests is in the libraries.
+fn backend_ops(dir: &Path) -> PathBuf {
+    let build = dir.join("target/llama/llama-0.5.0/patched-cpu");
+    let tests = root().join("target/test-checkouts/backend-ops");
+    fs::create_dir_all(&tests).unwrap();
+    let object = tests.join("test-backend-ops.o");
+    let source = fs::canonicalize(build.join("src/tests/test-backend-ops.cpp")).unwrap();
+    let made = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified()).ok();
+    let cxx = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+    if made(&object) < made(&source) {
+        let output = Command::new(&cxx)
+            .args(["-std=c++17", "-O0", "-c"])
+            .arg("-I")
+            .arg(build.join("src/ggml/include"))
+            .arg(&source)
+            .arg("-o")
+            .arg(&object)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    let bin = fs::canonicalize(build.join("out/bin")).unwrap();
+    let program = tests.join(dir.file_name().unwrap().to_string_lossy().into_owned() + "-ops");
+    let output = Command::new(&cxx)
+        .arg(&object)
+        .arg("-o")
+        .arg(&program)
+        .arg("-L")
+        .arg(&bin)
+        .args(["-lggml", "-lggml-base", "-pthread"])
+        .arg(format!("-Wl,-rpath,{}", bin.display()))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    program
+}
+
+/// What it says of an op, and whether it passed.
+fn judge(program: &Path, op: &str, kernels: &str, isa: &str) -> (bool, String) {
+    let output = Command::new(program)
+        .args(["test", "-b", "CPU", "-o", op])
+        .env("OPENCOTI_EXT_KERNELS", kernels)
+        .env("OPENCOTI_EXT_ISA", isa)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (
+        output.status.success(),
+        text + &String::from_utf8_lossy(&output.stderr),
+    )
+}
+
+/// The instruction set that is used where none is asked for: no fault of a lane would show without.
+fn has_vectors(said: &str) -> bool {
+    !said.contains("(scalar)")
+}
+
+#[test]
+fn upstream_s_tests_of_the_ops_pass_with_the_kernels() {
+    if !wanted("upstream_s_tests_of_the_ops_pass_with_the_kernels") {
+        return;
+    }
+    let program = backend_ops(&root());
+    for op in OPS {
+        for isa in ["", "scalar"] {
+            let (passed, said) = judge(&program, op, "all", isa);
+            assert!(passed, "{op}: {said}");
+            assert!(said.contains("kernels of ggml-ext "), "not active: {said}");
+            let tests = said.matches("OK").count();
+            assert!(tests > 3, "{op}: {said}");
+            assert!(isa.is_empty() || said.contains("(scalar)"), "{said}");
+        }
+    }
+}
+
+fn gates() -> [(&'static str, String); 3] {
+    let gate = |name: &str, kind: &str, flags: &str, env: &str| {
+        format!(
+            r#"schema = 1
+id = "planted-{name}"
+kind = "{kind}"
+title = "A planted fault"
+model = {{ fixture = "launch-nextn" }}
+n-predict = 48
+flags = [{flags}]
+baseline = {{ build = "patched", env = {{ OPENCOTI_SPEC_COUNTERS = "1" }} }}
+[candidate]
+build = "patched"
+[candidate.env]
+OPENCOTI_SPEC_COUNTERS = "1"
+{env}
+"#
+        )
+    };
+    let prompt =
+        "[[prompt]]\nname = \"long\"\ngenerate = { seed = 2, length = 60, low = 4, high = 2048 }\n";
+    let setting = "[[setting]]\nname = \"plain\"\nn-max = [3]\nslots = [1]\n";
+    let top_k = "OPENCOTI_EXT_KERNELS = \"top_k\"";
+    let argmax = "n-max = [0]\nslots = [1]\n";
+    [
+        (
+            "top-k",
+            gate("top-k", "drafts", "", top_k) + setting + prompt,
+        ),
+        (
+            "top-k-scalar",
+            gate(
+                "top-k-scalar",
+                "drafts",
+                "",
+                &format!("{top_k}\nOPENCOTI_EXT_ISA = \"scalar\""),
+            ) + setting
+                + prompt,
+        ),
+        (
+            "argmax",
+            gate(
+                "argmax",
+                "chash",
+                "\"--backend-sampling\", \"--samplers\", \"top_k;temperature\"",
+                "OPENCOTI_EXT_KERNELS = \"argmax\"",
+            )
+            .replace("n-predict", &format!("{argmax}n-predict"))
+                + prompt,
+        ),
+    ]
+}
+
+/// The checkout's own crate is built, with faults that only vectors have. Scalar is the control.
+#[test]
+fn a_wrong_index_in_one_lane_is_caught() {
+    if !wanted("a_wrong_index_in_one_lane_is_caught") {
+        return;
+    }
+    let dir = root().join("target/test-checkouts/planted-kernel");
+    for part in [
+        "registry",
+        "gates/fixtures.toml",
+        "gates/prompts",
+        "ggml-ext/include",
+        "Cargo.lock",
+    ] {
+        fs::create_dir_all(dir.join(part).parent().unwrap()).unwrap();
+        copy(&root().join(part), &dir.join(part));
+    }
+    for patch in SERIES {
+        let part = format!("patches/{patch}");
+        copy(&root().join(&part), &dir.join(&part));
+    }
+    put(
+        &dir.join("registry/series.toml"),
+        &format!("schema = 1\n[series]\n\"llama-0.5.0\" = {SERIES:?}\n"),
+    );
+    crate_with_faults(&dir);
+    for (name, text) in gates() {
+        put(&dir.join(format!("gates/planted-{name}.toml")), &text);
+    }
+    ok(&dir, &["apply", "--discard-edits"]);
+    ok(&dir, &["build", "--patched"]);
+
+    let program = backend_ops(&dir);
+    for op in &OPS[..2] {
+        let (passed, said) = judge(&program, op, "all", "");
+        assert!(has_vectors(&said), "this machine has no vectors: {said}");
+        assert!(!passed, "{op}: {said}");
+        let (passed, said) = judge(&program, op, "all", "scalar");
+        assert!(passed, "{op}: {said}");
+    }
+    for (name, verdict, word) in [
+        ("top-k", "fail", "candidates differ"),
+        ("top-k-scalar", "pass", ""),
+        ("argmax", "fail", ""),
+    ] {
+        let server = dir.join("target/llama/llama-0.5.0/patched-cpu/out/bin/llama-server");
+        let server = server.to_str().unwrap();
+        let gate = format!("planted-{name}");
+        let args = [
+            "gate",
+            "--json",
+            "--gate",
+            &gate,
+            "--baseline",
+            server,
+            "--candidate",
+            server,
+        ];
+        let output = xtask(&dir, &args);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|error| {
+            panic!("{error}: {text}{}", String::from_utf8_lossy(&output.stderr))
+        });
+        let cell = &json["data"]["gates"][0]["cells"][0];
+        assert_eq!(cell["verdict"], verdict, "{gate}: {text}");
+        let reason = cell["reason"].as_str().unwrap_or_default();
+        assert!(reason.contains(word), "{gate}: {reason}");
+    }
+}
+
+/// The crate and a workspace for it alone.
+fn crate_with_faults(dir: &Path) {
+    let text = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let alone = text
+        .replace(
+            "members = [\"xtask\", \"ggml-ext\"]",
+            "members = [\"ggml-ext\"]",
+        )
+        .replace("default-members = [\"xtask\"]\n", "")
+        .replace("exclude = [\"fuzz\"]\n", "");
+    put(&dir.join("Cargo.toml"), &alone);
+    copy_with_faults(&root().join("ggml-ext/src"), &dir.join("ggml-ext/src"));
+    let manifest = fs::read_to_string(root().join("ggml-ext/Cargo.toml")).unwrap();
+    put(&dir.join("ggml-ext/Cargo.toml"), &manifest);
+}
+
+fn copy_with_faults(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
+        if path.is_dir() {
+            copy_with_faults(&path, &to.join(&name));
+            continue;
+        }
+        let mut text = fs::read_to_string(&path).unwrap();
+        for (file, right, wrong) in PLANTED {
+            if file == name {
+                assert_eq!(
+                    text.matches(right).count(),
+                    1,
+                    "{name} no longer has `{right}`"
+                );
+                text = text.replace(right, wrong);
+            }
+        }
+        put(&to.join(&name), &text);
+    }
+}

@@ -1,0 +1,110 @@
+//! The builds for Vulkan on Mesa's lavapipe, which runs on processors. Runs under `cargo xtask test`, where
+//! `cargo xtask build --backend vulkan` was run before; where CI is set, it must have been.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use llama_patchset::cli::REAL_VAR;
+use llama_patchset::model::{GateRecord, Verdict, read_json};
+
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap().into()
+}
+
+fn server(flavour: &str) -> PathBuf {
+    let dir = root().join(format!("target/llama/llama-0.5.0/{flavour}-vulkan"));
+    dir.join("out/bin/llama-server")
+}
+
+fn wanted(test: &str) -> bool {
+    let mut out = std::io::stderr();
+    if std::env::var_os(REAL_VAR).is_none() {
+        let _ = writeln!(out, "{test} is left out, since {REAL_VAR} is not set");
+        return false;
+    }
+    let is_built = ["vanilla", "patched"]
+        .iter()
+        .all(|one| server(one).is_file());
+    if !is_built {
+        let on_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
+        assert!(!on_ci, "{test}: no build for Vulkan, and CI is set");
+        let _ = writeln!(
+            out,
+            "{test} is left out, since there is no build for Vulkan"
+        );
+    }
+    is_built
+}
+
+/// What the gates of the run before these tests say: they passed, and on lavapipe.
+#[test]
+fn the_quick_gate_ran_on_lavapipe() {
+    if !wanted("the_quick_gate_ran_on_lavapipe") {
+        return;
+    }
+    for gate in [
+        "chash-lavapipe",
+        "chash-lavapipe-qwen35moe",
+        "chash-lavapipe-step35",
+        "drafts-lavapipe-qwen35moe",
+        "drafts-lavapipe-step35",
+        "counters-lavapipe-qwen35moe",
+        "counters-lavapipe-step35",
+    ] {
+        let file = root().join(format!("target/gate/latest-{gate}.json"));
+        let record: GateRecord = read_json(&file).unwrap();
+        assert_eq!(record.verdict, Verdict::Pass, "{gate}");
+        let device = record.candidate.device.as_deref().unwrap_or_default();
+        assert!(device.contains("llvmpipe"), "{gate}: {device}");
+        // One of the gates compares with processors.
+        let baseline = record.baseline.device.is_some();
+        let on_processors = gate.starts_with("chash-lavapipe-");
+        assert_eq!(baseline, !on_processors, "{gate}");
+    }
+}
+
+/// The same server with the same tokens, and not on the device: each must be a finding.
+#[test]
+fn a_server_that_left_the_device_is_a_finding() {
+    if !wanted("a_server_that_left_the_device_is_a_finding") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    for folder in ["registry", "gates"] {
+        std::fs::create_dir(dir.path().join(folder)).unwrap();
+    }
+    std::fs::write(dir.path().join("registry/upstreams.toml"), "schema = 1\n").unwrap();
+    let model = root().join("target/fixtures/qwen35-nextn.gguf");
+    for (flags, driver, code, says) in [
+        ("", "lvp", 0, "ok gate left: pass"),
+        ("\"-ngl\", \"0\"", "lvp", 1, "of 6 layers lie on it"),
+        ("\"-lv\", \"3\"", "lvp", 1, "does not say that it did"),
+        ("", "no-such-driver", 3, "no Vulkan driver `no-such-driver`"),
+    ] {
+        let definition = format!(
+            "schema = 1\nid = \"left\"\nkind = \"chash\"\ntitle = \"T\"\n\
+             model = {{ path = \"{}\" }}\nbackend = \"vulkan\"\n\
+             device = {{ driver = \"{driver}\", name = \"llvmpipe\" }}\nflags = [{flags}]\n\
+             n-max = [0]\nslots = [1]\nn-predict = 4\n[[prompt]]\nname = \"a\"\nids = [5, 6]\n",
+            model.display()
+        );
+        std::fs::write(dir.path().join("gates/left.toml"), definition).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
+            .args(["gate", "--gate", "left", "--root"])
+            .arg(dir.path())
+            .arg("--baseline")
+            .arg(server("vanilla"))
+            .arg("--candidate")
+            .arg(server("patched"))
+            .output()
+            .unwrap();
+        let told = [output.stdout, output.stderr].concat();
+        let told = String::from_utf8(told).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{told}");
+        assert!(told.contains(says), "{says}: {told}");
+    }
+}
