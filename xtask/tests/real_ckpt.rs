@@ -61,28 +61,88 @@ fn wanted(test: &str) -> bool {
 /// The program that tries the library, compiled against the build's own headers.
 fn probe() -> &'static Path {
     static PROBE: OnceLock<PathBuf> = OnceLock::new();
-    PROBE.get_or_init(|| {
-        let build = build();
-        let dir = root().join("target/test-checkouts/probe-ckpt");
-        std::fs::create_dir_all(&dir).unwrap();
-        let program = dir.join("ckpt");
-        let mut compiler = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
-        compiler.args(["-std=c++17", "-O1", "-Wall", "-Wextra"]);
-        for folder in ["include", "src", "ggml/include"] {
-            compiler.arg("-I").arg(build.join("src").join(folder));
-        }
-        let bin = build.join("out/bin");
-        let mut rpath = OsString::from("-Wl,-rpath,");
-        rpath.push(&bin);
-        let source = root().join("xtask/tests/data/probe-ckpt/ckpt.cpp");
-        compiler.arg(source).arg("-o").arg(&program);
-        compiler.arg("-L").arg(&bin);
-        compiler.args(["-lllama", "-lggml", "-lggml-base"]);
-        let done = compiler.arg(rpath).output().unwrap();
+    PROBE.get_or_init(|| compiled("ckpt", None))
+}
+
+/// The same, named `name`; with `source` in place of the library's file of that function.
+fn compiled(name: &str, source: Option<&Path>) -> PathBuf {
+    let build = build();
+    let dir = root().join("target/test-checkouts/probe-ckpt");
+    std::fs::create_dir_all(&dir).unwrap();
+    let program = dir.join(name);
+    let mut compiler = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
+    compiler.args(["-std=c++17", "-O1", "-Wall", "-Wextra"]);
+    for folder in ["include", "src", "src/opencoti", "ggml/include"] {
+        compiler.arg("-I").arg(build.join("src").join(folder));
+    }
+    let bin = build.join("out/bin");
+    let mut rpath = OsString::from("-Wl,-rpath,");
+    rpath.push(&bin);
+    compiler.arg(root().join("xtask/tests/data/probe-ckpt/ckpt.cpp"));
+    compiler.args(source).arg("-o").arg(&program);
+    compiler.arg("-L").arg(&bin);
+    compiler.args(["-lllama", "-lggml", "-lggml-base"]);
+    let done = compiler.arg(rpath).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success() && said.is_empty(), "{said}");
+    program
+}
+
+/// Faults that are planted into what saves and restores, what the probe is asked then, and what it says.
+const PLANTED: [(&str, &str, &str, &str); 4] = [
+    // A restore that does nothing.
+    (
+        "    if (meta.empty()) { return llama_ckpt_swap_load(ctx, seq_id); }",
+        "    if (!meta.empty()) { return true; }",
+        "equal",
+        "what was restored is not what was saved",
+    ),
+    // A snapshot that is not taken anew.
+    (
+        "    if (llama_ckpt_swap_save(ctx, seq_id)) { meta.clear(); return true; }",
+        "    if (!meta.empty()) { return true; }",
+        "rounds",
+        "what was restored is not what was saved",
+    ),
+    // Memory that is not given back.
+    (
+        "        llama_ckpt_device::storage(*ctx).erase(seq_id);",
+        "",
+        "memory",
+        "not half was given back",
+    ),
+    // The assertion that one snapshot lives.
+    (
+        "    if (seq.live != 0 && seq.live != snap.id) {",
+        "    if (false) {",
+        "limits",
+        "two snapshots of one sequence can live",
+    ),
+];
+
+#[test]
+fn faults_that_are_planted_are_found() {
+    if !wanted("faults_that_are_planted_are_found") {
+        return;
+    }
+    let source = build().join("src/src/opencoti/llama-ckpt-device.cpp");
+    let source = std::fs::read_to_string(source).unwrap();
+    let dir = root().join("target/test-checkouts/probe-ckpt");
+    std::fs::create_dir_all(&dir).unwrap();
+    for (at, (right, wrong, what, words)) in PLANTED.iter().enumerate() {
+        assert_eq!(source.matches(right).count(), 1, "{right}");
+        let file = dir.join(format!("planted-{at}.cpp"));
+        std::fs::write(&file, source.replace(right, wrong)).unwrap();
+        let program = compiled(&format!("planted-{at}"), Some(&file));
+        let mut command = Command::new(program);
+        command.arg(fixture()).args([*what, "100"]);
+        let done = command.env("GGML_NO_BACKTRACE", "1").output().unwrap();
         let said = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success() && said.is_empty(), "{said}");
-        program
-    })
+        assert!(
+            !done.status.success() && said.contains(words),
+            "{wrong}: {said}"
+        );
+    }
 }
 
 /// Runs it, and gives what it says on both outputs.
