@@ -48,7 +48,9 @@ fn probe(dir: &Path) -> PathBuf {
     rpath.push(&bin);
     compiler.arg(root().join("xtask/tests/data/probe-ckpt/ckpt.cpp"));
     compiler.arg("-o").arg(&program).arg("-L").arg(&bin);
-    compiler.args(["-lllama", "-lggml", "-lggml-base"]).arg(rpath);
+    compiler
+        .args(["-lllama", "-lggml", "-lggml-base"])
+        .arg(rpath);
     assert!(compiler.status().unwrap().success());
     program
 }
@@ -57,7 +59,10 @@ fn probe(dir: &Path) -> PathBuf {
 /// the ratios, device to host, of save and restore, and of the whole round.
 fn run(program: &Path, model: &Path, what: &str, env: &[(&str, &str)]) -> ([f64; 6], [f64; 2]) {
     let mut command = Command::new(program);
-    command.arg(model).args([what, TURNS]).envs(env.iter().copied());
+    command
+        .arg(model)
+        .args([what, TURNS])
+        .envs(env.iter().copied());
     let done = command.output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     let errors = String::from_utf8_lossy(&done.stderr).into_owned();
@@ -96,7 +101,12 @@ fn checkpoints() {
         if !model.exists() {
             let dials = [("state", state), ("heads", heads)];
             let dials = dials.map(|(dial, value)| (dial.to_owned(), value));
-            let made = generate("big-state", 7, &dials.into_iter().collect::<BTreeMap<_, _>>()).unwrap();
+            let made = generate(
+                "big-state",
+                7,
+                &dials.into_iter().collect::<BTreeMap<_, _>>(),
+            )
+            .unwrap();
             let file = fs_err::File::create(&model).unwrap();
             gguf::write(&made, &mut std::io::BufWriter::new(file)).unwrap();
         }

@@ -364,12 +364,24 @@ fn an_exact_replay_draws_each_token_once() {
     let twice = [exact, DEVICE, ("OPENCOTI_SPEC_REPLAY_FAULT", "draws")];
     let (twice, _) = sample(true, &twice, 20_001);
     let (chi, free, z) = deviations(&plain, &control);
-    let _ = writeln!(std::io::stderr(), "control: chi {chi:.1}, {free} free, z {z:.2}");
-    assert!(z < 4.0, "without drafts, twice: chi {chi}, {free} free, z {z}");
+    let _ = writeln!(
+        std::io::stderr(),
+        "control: chi {chi:.1}, {free} free, z {z:.2}"
+    );
+    assert!(
+        z < 4.0,
+        "without drafts, twice: chi {chi}, {free} free, z {z}"
+    );
     let (chi, free, z) = deviations(&plain, &drafted);
-    let _ = writeln!(std::io::stderr(), "drafted: chi {chi:.1}, {free} free, z {z:.2}");
+    let _ = writeln!(
+        std::io::stderr(),
+        "drafted: chi {chi:.1}, {free} free, z {z:.2}"
+    );
     assert!(z < 4.0, "with drafts: chi {chi}, {free} free, z {z}");
     let (chi, free, z) = deviations(&plain, &twice);
-    let _ = writeln!(std::io::stderr(), "drawn twice: chi {chi:.1}, {free} free, z {z:.2}");
+    let _ = writeln!(
+        std::io::stderr(),
+        "drawn twice: chi {chi:.1}, {free} free, z {z:.2}"
+    );
     assert!(z > 6.0, "drawn twice: chi {chi}, {free} free, z {z}");
 }
