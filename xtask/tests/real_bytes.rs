@@ -1,5 +1,9 @@
-//! The same inputs give the same bytes: vanilla built once more in a folder of another name and depth. Runs
-//! under `cargo xtask test`.
+//! The same inputs give the same bytes: vanilla built once more in a folder of another name and depth. By hand,
+//! after `cargo xtask build`:
+//!
+//! ```sh
+//! LLAMA_PATCHSET_TEST_REAL=1 cargo test -p xtask --test real_bytes -- --ignored
+//! ```
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -47,6 +51,7 @@ fn objects(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
+#[ignore = "compiles all kernels without a cache, which takes minutes"]
 fn another_folder_gives_the_same_bytes() {
     if std::env::var_os(REAL_VAR).is_none() {
         let mut out = std::io::stderr();
