@@ -360,14 +360,25 @@ impl Porter<'_> {
         solved: bool,
     ) -> Result<PatchVerdict> {
         let retire = self.decisions.retire.contains(patch.id());
-        if let (Some(by), false) = (needs, retire) {
-            return Ok(PatchVerdict::Blocked { by });
-        }
         let keep = self.decisions.keep.contains(patch.id());
+        let (mut evidence, wanted) = match keep {
+            true => (Vec::new(), 0),
+            false => {
+                upstreamed::probes(&self.ground, &self.old_ground, &patch.manifest.upstreamed)?
+            }
+        };
+        let by_probe = wanted > 0 && evidence.len() == wanted;
+        if let (Some(by), false) = (needs, retire) {
+            // What is upstream is so whatever the patches before it need: nobody is to mend it in vain.
+            return Ok(match by_probe {
+                true => PatchVerdict::Upstreamed {
+                    wholly: true,
+                    evidence,
+                },
+                false => PatchVerdict::Blocked { by },
+            });
+        }
         if !keep {
-            let (mut evidence, wanted) =
-                upstreamed::probes(&self.ground, &self.old_ground, &patch.manifest.upstreamed)?;
-            let by_probe = wanted > 0 && evidence.len() == wanted;
             let there = reports
                 .iter()
                 .filter(|report| report.verdict == HookVerdict::Upstreamed)
