@@ -3,73 +3,21 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "support/real.rs"]
+mod real;
+
 use std::fs;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
-use llama_patchset::cli::{REAL_VAR, SERVER_VAR};
+use llama_patchset::cli::SERVER_VAR;
 use llama_patchset::gate::client::Sampling;
 use llama_patchset::gate::server::{Launch, Server};
 use llama_patchset::gate::session::{Halt, Prompt};
 use llama_patchset::symbols::{Outline, Symbol, SymbolKind};
 use llama_patchset::tree::RelPath;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap()
-        .into()
-}
-
-/// Whether real builds are wanted.
-fn wanted(test: &str) -> bool {
-    let wanted = std::env::var_os(REAL_VAR).is_some();
-    if !wanted {
-        // Not with `eprintln`: the harness swallows that where a test passes.
-        let _ = writeln!(
-            std::io::stderr(),
-            "{test}: left out, since {REAL_VAR} is not set; `cargo xtask test` sets it"
-        );
-    }
-    wanted
-}
-
-fn xtask(dir: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_xtask"))
-        .args(args)
-        .arg("--root")
-        .arg(dir)
-        .output()
-        .unwrap()
-}
-
-fn ok(dir: &Path, args: &[&str]) -> String {
-    let output = xtask(dir, args);
-    assert!(
-        output.status.success(),
-        "{args:?}: {}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn copy(from: &Path, to: &Path) {
-    if from.is_dir() {
-        fs::create_dir_all(to).unwrap();
-        for entry in fs::read_dir(from).unwrap() {
-            let entry = entry.unwrap();
-            copy(&entry.path(), &to.join(entry.file_name()));
-        }
-    } else {
-        // Keeps the time stamp of an unchanged file, so that a second run builds nothing.
-        if fs::read(from).ok() != fs::read(to).ok() {
-            fs::copy(from, to).unwrap();
-        }
-    }
-}
+use real::{checkout, copy, ok, patched_server, root, wanted, xtask};
 
 /// The negative control of the whole chain: an overlay that changes one logit is built like any
 /// patch, and the chash gate must fail, naming prompt, setting and the first differing token.
@@ -79,31 +27,12 @@ fn one_wrong_logit_fails_the_chash_gate() {
         return;
     }
     let vanilla = std::env::var(SERVER_VAR).unwrap();
-    let dir = root().join("target/test-checkouts/planted-logit");
-    for part in ["registry", "gates", "patches/ext-core"] {
-        copy(&root().join(part), &dir.join(part));
-    }
-    copy(
-        &root().join("xtask/tests/data/planted-logit"),
-        &dir.join("patches/planted-logit"),
-    );
-    fs::write(
-        dir.join("registry/series.toml"),
-        "schema = 1\n[series]\n\"llama-0.5.0\" = [\"ext-core\", \"planted-logit\"]\n",
-    )
-    .unwrap();
-    // The checkout has no kernels: ext-core builds without them.
-    let manifest = dir.join("patches/ext-core/patch.toml");
-    let text = fs::read_to_string(&manifest).unwrap();
-    let without: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.starts_with("inputs"))
-        .collect();
-    fs::write(&manifest, without.join("\n")).unwrap();
+    let dir = checkout("planted-logit", &["ext-core", "planted-logit"]);
+    copy(&root().join("gates"), &dir.join("gates"));
     ok(&dir, &["apply", "--discard-edits"]);
     ok(&dir, &["build", "--patched"]);
     a_changed_overlay_file_recompiles_itself_alone(&dir);
-    let planted = dir.join("target/llama/llama-0.5.0/patched-cpu/out/bin/llama-server");
+    let planted = patched_server(&dir);
 
     let output = xtask(
         &dir,
@@ -307,11 +236,6 @@ fn the_series_only_adds() {
     }
 }
 
-/// The patched server of this checkout.
-fn patched_server() -> PathBuf {
-    root().join("target/llama/llama-0.5.0/patched-cpu/out/bin/llama-server")
-}
-
 /// The id that the server says at its start is that of the patch set, and is read from the
 /// library, not compiled in.
 #[test]
@@ -324,7 +248,7 @@ fn the_server_says_which_patch_set_it_is() {
         serde_json::from_str(&ok(&root(), &["status", "--json"])).unwrap();
     let id = status["data"]["patchset"].as_str().unwrap();
     assert_eq!(id.len(), 64);
-    let output = Command::new(patched_server())
+    let output = Command::new(patched_server(&root()))
         .args(["-m", "/nonexistent.gguf", "--port", "0"])
         .output()
         .unwrap();
@@ -360,7 +284,7 @@ fn the_counters_count_what_their_page_says() {
         all.extend(args.split_whitespace().map(Into::into));
         let env = [("OPENCOTI_SPEC_COUNTERS".to_owned(), switch.to_owned())].into();
         let launch = Launch {
-            program: &patched_server(),
+            program: &patched_server(&root()),
             args: all,
             env: &env,
             log: dir.path().join("log"),

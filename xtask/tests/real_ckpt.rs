@@ -4,6 +4,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "support/real.rs"]
+mod real;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
@@ -13,20 +16,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use llama_patchset::cli::REAL_VAR;
+use real::root;
 
 const DEVICE: (&str, &str) = ("OPENCOTI_SPEC_CKPT_DEVICE", "1");
 const SWAP: [(&str, &str); 2] = [
     ("OPENCOTI_SPEC_CKPT_SWAP", "1"),
     ("OPENCOTI_SPEC_CKPT_SWAP_MIN", "0"),
 ];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap()
-        .into()
-}
 
 fn build() -> PathBuf {
     root().join("target/llama/llama-0.5.0/patched-cpu")
@@ -39,20 +35,12 @@ fn fixture() -> PathBuf {
 /// Whether real builds are wanted; then they are there.
 fn wanted(test: &str) -> bool {
     static READY: OnceLock<()> = OnceLock::new();
-    if std::env::var_os(REAL_VAR).is_none() {
-        // Not with `eprintln`: the harness swallows that where a test passes.
-        let _ = writeln!(
-            std::io::stderr(),
-            "{test}: left out, since {REAL_VAR} is not set; `cargo xtask test` sets it"
-        );
+    if !real::wanted(test) {
         return false;
     }
     READY.get_or_init(|| {
         for args in [&["build", "--patched"][..], &["fixture", "qwen3next-nextn"]] {
-            let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
-            let done = xtask.args(args).arg("--root").arg(root()).output().unwrap();
-            let said = String::from_utf8_lossy(&done.stderr);
-            assert!(done.status.success(), "{args:?}: {said}");
+            real::ok(&root(), args);
         }
     });
     true

@@ -3,12 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::fs;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+#[path = "support/real.rs"]
+mod real;
 
-use llama_patchset::cli::REAL_VAR;
+use std::io::Write as _;
+use std::path::Path;
+
+use real::{checkout, ok, patched_server, put, wanted, xtask};
 
 const SERIES: [&str; 11] = [
     "ext-core",
@@ -46,45 +47,6 @@ const HEADS: [&str; 3] = ["step35-nextn3", "mimo2-nextn3", "hy-v3-nextn3"];
 
 /// The faults of drafts of several heads; of `hy_v3` also that the hidden row is upstream's.
 const HEADS_FAULTS: [&str; 5] = ["none", "h", "head", "lost", "unmended"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap()
-        .into()
-}
-
-fn xtask(dir: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_xtask"))
-        .args(args)
-        .arg("--root")
-        .arg(dir)
-        .output()
-        .unwrap()
-}
-
-fn ok(dir: &Path, args: &[&str]) {
-    let output = xtask(dir, args);
-    assert!(
-        output.status.success(),
-        "{args:?}: {}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
-
-/// Copies what differs, so that a second run builds nothing.
-fn copy(from: &Path, to: &Path) {
-    if from.is_dir() {
-        fs::create_dir_all(to).unwrap();
-        for entry in fs::read_dir(from).unwrap() {
-            let entry = entry.unwrap();
-            copy(&entry.path(), &to.join(entry.file_name()));
-        }
-    } else if fs::read(from).ok() != fs::read(to).ok() {
-        fs::copy(from, to).unwrap();
-    }
-}
 
 /// The definition of a gate that plants `fault` into the candidate.
 fn definition(fixture: &str, fault: &str) -> String {
@@ -145,48 +107,19 @@ fn faults(fixture: &str) -> &'static [&'static str] {
 /// `none` is the control: the same build without a fault passes.
 #[test]
 fn every_planted_fault_of_a_fused_draft_fails_the_drafts_gate() {
-    if std::env::var_os(REAL_VAR).is_none() {
-        let _ = writeln!(
-            std::io::stderr(),
-            "left out, since {REAL_VAR} is not set; `cargo xtask test` sets it"
-        );
+    if !wanted("every_planted_fault_of_a_fused_draft_fails_the_drafts_gate") {
         return;
     }
-    let dir = root().join("target/test-checkouts/planted-draft");
-    copy(&root().join("registry"), &dir.join("registry"));
-    fs::create_dir_all(dir.join("gates")).unwrap();
-    for part in ["fixtures.toml", "prompts"] {
-        copy(
-            &root().join("gates").join(part),
-            &dir.join("gates").join(part),
-        );
-    }
-    for patch in SERIES {
-        let from = match patch {
-            _ if patch.starts_with("planted-") => root().join("xtask/tests/data").join(patch),
-            _ => root().join("patches").join(patch),
-        };
-        copy(&from, &dir.join("patches").join(patch));
-    }
-    fs::write(
-        dir.join("registry/series.toml"),
-        format!("schema = 1\n[series]\n\"llama-0.5.0\" = {SERIES:?}\n"),
-    )
-    .unwrap();
-    // The checkout has no kernels: ext-core builds without them.
-    let manifest = dir.join("patches/ext-core/patch.toml");
-    let text = fs::read_to_string(&manifest).unwrap();
-    let without = text.lines().filter(|line| !line.starts_with("inputs"));
-    fs::write(&manifest, without.collect::<Vec<_>>().join("\n")).unwrap();
+    let dir = checkout("planted-draft", &SERIES);
     for fixture in FIXTURES.into_iter().chain(HEADS) {
         for fault in faults(fixture) {
             let path = dir.join(format!("gates/planted-{fixture}-{fault}.toml"));
-            fs::write(path, definition(fixture, fault)).unwrap();
+            put(&path, definition(fixture, fault));
         }
     }
     ok(&dir, &["apply", "--discard-edits"]);
     ok(&dir, &["build", "--patched"]);
-    let server = dir.join("target/llama/llama-0.5.0/patched-cpu/out/bin/llama-server");
+    let server = patched_server(&dir);
     let server = server.to_str().unwrap();
     for fixture in FIXTURES.into_iter().chain(HEADS) {
         for fault in faults(fixture) {

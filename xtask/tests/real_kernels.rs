@@ -3,12 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::fs;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+#[path = "support/real.rs"]
+mod real;
 
-use llama_patchset::cli::REAL_VAR;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use real::{copy, ok, patched_server, put, root, wanted, xtask};
 
 const SERIES: [&str; 4] = ["ext-core", "spec-counters", "spec-trace", "ext-kernels"];
 
@@ -30,63 +32,6 @@ const PLANTED: [(&str, &str, &str); 2] = [
         "best.index = (begin + at - usize::from(L::N > 1 && at % 8 == 1)) as i32;",
     ),
 ];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap()
-        .into()
-}
-
-/// Whether real builds are wanted.
-fn wanted(test: &str) -> bool {
-    let wanted = std::env::var_os(REAL_VAR).is_some();
-    if !wanted {
-        let _ = writeln!(
-            std::io::stderr(),
-            "{test}: left out, since {REAL_VAR} is not set; `cargo xtask test` sets it"
-        );
-    }
-    wanted
-}
-
-fn xtask(dir: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_xtask"))
-        .args(args)
-        .arg("--root")
-        .arg(dir)
-        .output()
-        .unwrap()
-}
-
-fn ok(dir: &Path, args: &[&str]) -> String {
-    let output = xtask(dir, args);
-    let said = String::from_utf8(output.stdout).unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{args:?}: {said}{error}");
-    said
-}
-
-/// Copies what differs, so that a second run builds nothing.
-fn copy(from: &Path, to: &Path) {
-    if from.is_dir() {
-        fs::create_dir_all(to).unwrap();
-        for entry in fs::read_dir(from).unwrap() {
-            let entry = entry.unwrap();
-            copy(&entry.path(), &to.join(entry.file_name()));
-        }
-    } else if fs::read(from).ok() != fs::read(to).ok() {
-        fs::copy(from, to).unwrap();
-    }
-}
-
-fn put(path: &Path, text: &str) {
-    if fs::read_to_string(path).is_ok_and(|old| old == text) {
-        return;
-    }
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
-}
 
 /// Compiles upstream's test-backend-ops of the tree of a patched build, without optimisation: a
 /// third of the time, and what it tests is in the libraries.
@@ -239,7 +184,6 @@ fn a_wrong_index_in_one_lane_is_caught() {
         "ggml-ext/include",
         "Cargo.lock",
     ] {
-        fs::create_dir_all(dir.join(part).parent().unwrap()).unwrap();
         copy(&root().join(part), &dir.join(part));
     }
     for patch in SERIES {
@@ -248,7 +192,7 @@ fn a_wrong_index_in_one_lane_is_caught() {
     }
     put(
         &dir.join("registry/series.toml"),
-        &format!("schema = 1\n[series]\n\"llama-0.5.0\" = {SERIES:?}\n"),
+        format!("schema = 1\n[series]\n\"llama-0.5.0\" = {SERIES:?}\n"),
     );
     crate_with_faults(&dir);
     for (name, text) in gates() {
@@ -270,7 +214,7 @@ fn a_wrong_index_in_one_lane_is_caught() {
         ("top-k-scalar", "pass", ""),
         ("argmax", "fail", ""),
     ] {
-        let server = dir.join("target/llama/llama-0.5.0/patched-cpu/out/bin/llama-server");
+        let server = patched_server(&dir);
         let server = server.to_str().unwrap();
         let gate = format!("planted-{name}");
         let args = [

@@ -4,14 +4,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "support/real.rs"]
+mod real;
+
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
 
-use llama_patchset::cli::REAL_VAR;
 use llama_patchset::gate::server::{Launch, Server};
 use llama_patchset::gate::session::Halt;
+use real::{checkout, ok, patched_server, put, root, wanted, xtask};
 use serde_json::{Value, json};
 
 /// The patches up to the one that is tried, as they are in the series, and the fault.
@@ -42,45 +44,6 @@ const FIXTURES: [&str; 12] = [
 
 /// What is planted; `none` is the control.
 const FAULTS: [&str; 5] = ["none", "map", "row", "stale", "id"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap()
-        .into()
-}
-
-fn xtask(dir: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_xtask"))
-        .args(args)
-        .arg("--root")
-        .arg(dir)
-        .output()
-        .unwrap()
-}
-
-fn ok(dir: &Path, args: &[&str]) {
-    let output = xtask(dir, args);
-    assert!(
-        output.status.success(),
-        "{args:?}: {}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
-
-/// Copies what differs, so that a second run builds nothing.
-fn copy(from: &Path, to: &Path) {
-    if from.is_dir() {
-        fs::create_dir_all(to).unwrap();
-        for entry in fs::read_dir(from).unwrap() {
-            let entry = entry.unwrap();
-            copy(&entry.path(), &to.join(entry.file_name()));
-        }
-    } else if fs::read(from).ok() != fs::read(to).ok() {
-        fs::copy(from, to).unwrap();
-    }
-}
 
 /// The definition of a gate that plants `fault` into the candidate. Both ways of drafting have it.
 fn definition(fixture: &str, fault: &str, fused: bool) -> String {
@@ -151,52 +114,21 @@ fn faults(fixture: &str) -> &'static [&'static str] {
 /// `none` is the control: the same build without a fault passes.
 #[test]
 fn every_planted_fault_of_a_part_fails_the_drafts_gate() {
-    if std::env::var_os(REAL_VAR).is_none() {
-        let _ = writeln!(
-            std::io::stderr(),
-            "left out, since {REAL_VAR} is not set; `cargo xtask test` sets it"
-        );
+    if !wanted("every_planted_fault_of_a_part_fails_the_drafts_gate") {
         return;
     }
-    let dir = root().join("target/test-checkouts/planted-vocab");
-    copy(&root().join("registry"), &dir.join("registry"));
-    fs::create_dir_all(dir.join("gates")).unwrap();
-    for part in ["fixtures.toml", "prompts"] {
-        copy(
-            &root().join("gates").join(part),
-            &dir.join("gates").join(part),
-        );
-    }
-    let series = series();
-    for patch in &series {
-        let from = match patch.as_str() {
-            "planted-vocab" => root().join("xtask/tests/data/planted-vocab"),
-            _ => root().join("patches").join(patch),
-        };
-        let to = dir.join("patches").join(patch);
-        copy(&from, &to);
-        // The checkout has no kernels: what would link them builds without.
-        let manifest = to.join("patch.toml");
-        let text = fs::read_to_string(&manifest).unwrap();
-        let without = text.lines().filter(|line| !line.starts_with("inputs"));
-        fs::write(&manifest, without.collect::<Vec<_>>().join("\n")).unwrap();
-    }
-    fs::write(
-        dir.join("registry/series.toml"),
-        format!("schema = 1\n[series]\n\"llama-0.5.0\" = {series:?}\n"),
-    )
-    .unwrap();
+    let dir = checkout("planted-vocab", &series());
     for fixture in FIXTURES {
         for fault in faults(fixture) {
             for fused in [false, true] {
                 let path = dir.join(format!("gates/{}.toml", name(fixture, fault, fused)));
-                fs::write(path, definition(fixture, fault, fused)).unwrap();
+                put(&path, definition(fixture, fault, fused));
             }
         }
     }
     ok(&dir, &["apply", "--discard-edits"]);
     ok(&dir, &["build", "--patched"]);
-    let server = dir.join("target/llama/llama-0.5.0/patched-cpu/out/bin/llama-server");
+    let server = patched_server(&dir);
     let server = server.to_str().unwrap();
     ok(&dir, &["fixture", FIXTURES[0]]);
     requests(&dir, Path::new(server));

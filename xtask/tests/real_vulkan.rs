@@ -3,17 +3,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "support/real.rs"]
+mod real;
+
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use llama_patchset::cli::REAL_VAR;
 use llama_patchset::model::{GateRecord, Verdict, read_json};
-
-fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap().into()
-}
+use real::root;
 
 fn server(flavour: &str) -> PathBuf {
     let dir = root().join(format!("target/llama/llama-0.5.0/{flavour}-vulkan"));
@@ -21,9 +19,7 @@ fn server(flavour: &str) -> PathBuf {
 }
 
 fn wanted(test: &str) -> bool {
-    let mut out = std::io::stderr();
-    if std::env::var_os(REAL_VAR).is_none() {
-        let _ = writeln!(out, "{test} is left out, since {REAL_VAR} is not set");
+    if !real::wanted(test) {
         return false;
     }
     let is_built = ["vanilla", "patched"]
@@ -33,7 +29,7 @@ fn wanted(test: &str) -> bool {
         let on_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
         assert!(!on_ci, "{test}: no build for Vulkan, and CI is set");
         let _ = writeln!(
-            out,
+            std::io::stderr(),
             "{test} is left out, since there is no build for Vulkan"
         );
     }
