@@ -10,6 +10,7 @@ mod images;
 mod load;
 mod memory;
 mod names;
+mod problem;
 mod refresh;
 mod status;
 mod tell;
@@ -22,9 +23,10 @@ mod state_tests;
 mod tests;
 
 pub use apply::{Moved, Reached, apply, copy_file, reach, revert};
-pub use images::{Image, Images, Landed, Problem, Step, UPSTREAMED, parts, pristine_image};
+pub use images::{Image, Images, Step, UPSTREAMED, parts, pristine_image};
 pub use load::{Overlay, Patch, Series, is_patch_id};
 pub use names::{Collision, collisions};
+pub use problem::{Landed, Problem};
 pub use refresh::{records, refresh, registry_drift, registry_of};
 pub use status::{
     PatchState, TreeStatus, WorkingTree, applied, count, position, read_state, scan, status,

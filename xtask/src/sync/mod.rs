@@ -7,10 +7,10 @@
 //! | `edit.rs`, `ground.rs` | hooks as edits; the files of a base with what they define |
 //! | `place.rs`, `region.rs`, `search.rs` | where one hook belongs; functions and files that went elsewhere |
 //! | `upstreamed.rs` | is it in the new base already? |
-//! | `port.rs` | the whole series, in memory |
+//! | `port.rs`, `overlap.rs` | the whole series, in memory |
 //! | `proof.rs` | what differs between the two patched trees that does not between the bases |
-//! | `conflict.rs`, `memory.rs` | markers with three sides; solutions that are found again |
-//! | `session.rs`, `store.rs`, `stage.rs`, `record.rs` | a sync over several commands: decisions, working tree, registry |
+//! | `conflict.rs`, `solution.rs`, `memory.rs` | markers with three sides; what a solution must not lose; solutions that are found again |
+//! | `session.rs`, `work.rs`, `store.rs`, `stage.rs`, `record.rs` | a sync over several commands: decisions, working tree, registry |
 //! | `history.rs` | upstream's commits, from a clone |
 
 mod align;
@@ -20,6 +20,7 @@ mod edit;
 mod ground;
 mod history;
 mod memory;
+mod overlap;
 mod place;
 mod port;
 mod proof;
@@ -27,10 +28,12 @@ mod record;
 mod region;
 mod search;
 mod session;
+mod solution;
 mod stage;
 mod store;
 mod upstreamed;
 mod verdict;
+mod work;
 
 #[cfg(test)]
 mod tests;

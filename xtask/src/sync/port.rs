@@ -11,7 +11,8 @@ use crate::sync::conflict;
 use crate::sync::edit::{Edit, edits_of, with_edits};
 use crate::sync::ground::Ground;
 use crate::sync::history::History;
-use crate::sync::place::{Pair, Placed, Unplaced, place};
+use crate::sync::overlap::{FileDone, refuse_overlaps};
+use crate::sync::place::{Pair, Unplaced, place};
 use crate::sync::upstreamed;
 use crate::sync::verdict::{HookReport, HookVerdict, PatchReport, PatchVerdict, Place};
 use crate::tree::RelPath;
@@ -148,14 +149,6 @@ struct Done {
     homeless: usize,
     /// Its files with markers, where lines stand against each other.
     marked: Option<BTreeMap<RelPath, Vec<u8>>>,
-}
-
-/// What became of one file of a patch.
-#[derive(Default)]
-struct FileDone {
-    reports: Vec<HookReport>,
-    placed: Vec<Placed>,
-    unplaced: Vec<Edit>,
 }
 
 impl Porter<'_> {
@@ -525,42 +518,6 @@ impl Porter<'_> {
                     .any(|other| (other.from, &other.text) == (edit.from, &edit.text))
             })
             .collect())
-    }
-}
-
-/// Takes the place away from a hook that would replace lines which another one replaces.
-fn refuse_overlaps(files: &mut BTreeMap<RelPath, FileDone>) {
-    let mut taken: BTreeMap<RelPath, Vec<(usize, usize)>> = BTreeMap::new();
-    for done in files.values_mut() {
-        let mut kept = Vec::new();
-        for placed in std::mem::take(&mut done.placed) {
-            let (from, to) = (placed.edit.from, placed.edit.to);
-            let there = taken.entry(placed.file.clone()).or_default();
-            let overlaps = |(a, b): &(usize, usize)| from < *b && *a < to;
-            let inside = |(a, b): &(usize, usize)| from == to && *a < from && from < *b;
-            if !there.iter().any(|one| overlaps(one) || inside(one)) {
-                there.push((from, to));
-                kept.push(placed);
-                continue;
-            }
-            let place = |report: &&mut HookReport| {
-                report
-                    .after
-                    .as_ref()
-                    .is_some_and(|after| after.file == placed.file && after.line == from + 1)
-            };
-            if let Some(report) = done.reports.iter_mut().find(place) {
-                report.verdict = HookVerdict::Conflict;
-                report.after = None;
-                report.note = "another hook of the patch replaces the same lines".to_owned();
-                done.unplaced.push(Edit {
-                    from: report.before.line - 1,
-                    to: report.before.line - 1 + (to - from),
-                    ..placed.edit
-                });
-            }
-        }
-        done.placed = kept;
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod atomic;
 mod blob;
+#[cfg(test)]
+pub mod fault;
 mod footprint;
 mod manifest;
 mod path;
@@ -11,8 +13,6 @@ mod walk;
 
 #[cfg(test)]
 pub use stamps::forge;
-#[cfg(test)]
-pub use swap::fault;
 
 pub use atomic::exchange;
 pub use blob::{Blob, Files};

@@ -22,63 +22,15 @@ use crate::tree::RelPath;
 /// disk as a kill at that moment would.
 fn step() -> Result<()> {
     #[cfg(test)]
-    return fault::step();
+    return crate::tree::fault::step();
     #[cfg(not(test))]
     Ok(())
-}
-
-/// Simulated kills; see [`step`].
-#[cfg(test)]
-pub mod fault {
-    use std::cell::Cell;
-
-    use crate::error::{Error, Result};
-
-    thread_local! {
-        static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
-    }
-
-    /// The next `calls` steps of this thread work, the one after is a kill.
-    pub fn kill_after(calls: usize) {
-        LEFT.set(Some(calls));
-    }
-
-    /// No more kills; whether there was one.
-    pub fn disarm() -> bool {
-        LEFT.take() == Some(0)
-    }
-
-    /// Whether the simulated process is dead: it must not clean up either.
-    pub fn is_dead() -> bool {
-        LEFT.get() == Some(0)
-    }
-
-    /// Whether a kill is to come: then all is done in a fixed order.
-    pub fn is_armed() -> bool {
-        LEFT.get().is_some()
-    }
-
-    /// One step; see [`super::step`].
-    pub fn step() -> Result<()> {
-        match LEFT.get() {
-            Some(0) => Err(Error::internal("killed")),
-            Some(1) => {
-                LEFT.set(Some(0));
-                Err(Error::internal("killed"))
-            }
-            Some(left) => {
-                LEFT.set(Some(left - 1));
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
 }
 
 /// Does the same to all items, on all processors; in their order where a test simulates kills.
 fn each<T: Send>(items: Vec<T>, act: impl Fn(T) -> Result<()> + Sync + Send) -> Result<()> {
     #[cfg(test)]
-    if fault::is_armed() {
+    if crate::tree::fault::is_armed() {
         return items.into_iter().try_for_each(act);
     }
     items.into_par_iter().try_for_each(act)
@@ -405,7 +357,7 @@ impl Drop for Staged {
     /// A staged tree that was not committed leaves nothing.
     fn drop(&mut self) {
         #[cfg(test)]
-        if fault::is_dead() {
+        if crate::tree::fault::is_dead() {
             return;
         }
         if !self.keep {
