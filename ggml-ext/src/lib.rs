@@ -8,7 +8,8 @@
 //! | [`op`] | tensors and threads as kernels see them: checked types, strides, scratch |
 //! | [`kernels`] | the kernels, one op, one file, and the table that names them |
 //!
-//! A kernel either does exactly what ggml's own op does, or says no and leaves the op to ggml.
+//! A kernel either does exactly what ggml's own op does, or says no and leaves the op to ggml; where ggml
+//! leaves open which of equal values it takes, the kernel's file says which it takes.
 //! docs/guide/kernels.md tells how one is added.
 //!
 //! What is exported uses `core` alone, allocates nothing and cannot panic: the test `closed` looks

@@ -34,10 +34,16 @@ void common_nextn_heads::init(const common_params_speculative_draft & params, bo
         return;
     }
 
-    enabled = true;
-
     // a head that drafts nothing has no use for keys and values
     llama_nextn_heads_set_catchup(params.ctx_dft, params.n_max);
+
+    // no graph that upstream reserves has them, and the first prompt is too late to find that there is no memory
+    if (!llama_nextn_heads_reserve_catchup(params.ctx_dft)) {
+        LOG_WRN("%s: NextN heads are not fused: no compute buffers for a prompt of all heads\n", __func__);
+        return;
+    }
+
+    enabled = true;
 
     // where a step takes cells that it would not take in the loop, a draft that ends early leaves others behind
     if (params.p_min > 0.0f && llama_nextn_fused_leaves_traces(params.ctx_dft)) {

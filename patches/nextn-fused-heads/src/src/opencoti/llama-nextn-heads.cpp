@@ -460,6 +460,21 @@ void llama_nextn_heads_set_catchup(llama_context * ctx, int32_t n_heads) {
     }
 }
 
+bool llama_nextn_heads_reserve_catchup(llama_context * ctx) {
+    ctx->sched_reserve();
+
+    llama_nextn_access access { *ctx };
+
+    if (access.reserve_prompt()) {
+        return true;
+    }
+
+    // without the other heads it fits, as it does in upstream
+    llama_nextn_heads_set_catchup(ctx, 0);
+
+    return false;
+}
+
 const char * llama_nextn_heads_refusal(const llama_context * ctx) {
     const auto & model   = ctx->get_model();
     const auto & cparams = ctx->get_cparams();

@@ -14,6 +14,10 @@
 // heads, in one graph. 0: of the head that is selected, as upstream has it.
 LLAMA_API void llama_nextn_heads_set_catchup(llama_context * ctx, int32_t n_heads);
 
+// makes compute buffers for a prompt of that many heads
+// false: there is no memory for them, and the context is as it was before set_catchup()
+LLAMA_API bool llama_nextn_heads_reserve_catchup(llama_context * ctx);
+
 // why this context cannot draft with all heads in one graph, nullptr if it can
 LLAMA_API const char * llama_nextn_heads_refusal(const llama_context * ctx);
 

@@ -47,17 +47,16 @@ struct llama_nextn_turns : public llama_nextn_extra {
     uint64_t n_use = 0;
 
     bool failed = false; // no memory: the heads keep evicting each other
+
+    void give_back(llama_nextn_access & access) override {
+        if (cur) {
+            access.exchange(cur->lane, cur->is_draft);
+            cur = nullptr;
+        }
+    }
 };
 
 } // namespace
-
-// the context has its own again
-static void llama_nextn_heads_return(llama_nextn_access & access, llama_nextn_turns & turns) {
-    if (turns.cur) {
-        access.exchange(turns.cur->lane, turns.cur->is_draft);
-        turns.cur = nullptr;
-    }
-}
 
 static llama_nextn_turn * llama_nextn_heads_find(llama_nextn_access & access, llama_nextn_turns & turns, const llama_nextn_turn & wanted) {
     for (auto & turn : turns.turns) {
@@ -144,7 +143,7 @@ void llama_nextn_heads_turn(llama_context & ctx, bool is_mtp, uint32_t n_tokens)
     wanted.is_draft = is_draft;
 
     if (!turns.cur || !turns.cur->is(wanted)) {
-        llama_nextn_heads_return(access, turns);
+        turns.give_back(access);
 
         if (n_tokens <= llama_nextn_side::N_SMALL && !turns.failed) {
             turns.cur = llama_nextn_heads_find(access, turns, wanted);
@@ -166,6 +165,6 @@ void llama_nextn_heads_own(llama_context & ctx) {
     if (ctx.opencoti_nextn && ctx.opencoti_nextn->turns) {
         llama_nextn_access access { ctx };
 
-        llama_nextn_heads_return(access, static_cast<llama_nextn_turns &>(*ctx.opencoti_nextn->turns));
+        ctx.opencoti_nextn->turns->give_back(access);
     }
 }

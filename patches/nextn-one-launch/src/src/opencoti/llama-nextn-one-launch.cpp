@@ -22,9 +22,14 @@ static bool llama_nextn_one_launch_enabled() {
 
 // as process_ubatch(), for cells that are there already
 static bool llama_nextn_one_launch_compute(llama_nextn_access & access, const llama_ubatch & ubatch, llama_memory_context_i * mctx) {
+    // of heads that draft in turn the last one may have left its lane with the context
+    if (access.side().turns) {
+        access.side().turns->give_back(access);
+    }
+
     const llama_nextn_catchup_scope scope(access.ctx, true, ubatch.n_tokens);
 
-    auto * res   = access.res(0).get();
+    auto * res   = access.res_prev();
     auto * sched = access.sched().get();
 
     const auto params = access.graph_params(res, ubatch, mctx);

@@ -25,12 +25,17 @@ struct llama_nextn_lane {
     size_t size() const; // bytes of the compute buffers
 };
 
+struct llama_nextn_access;
+
 // what another patch keeps here
 struct llama_nextn_extra {
     virtual ~llama_nextn_extra() = default;
-};
 
-struct llama_nextn_access;
+    // if the context uses a lane of this, it no longer does
+    virtual void give_back(llama_nextn_access & access) {
+        GGML_UNUSED(access);
+    }
+};
 
 // a catch-up that has its cells already, and is yet to be computed
 struct llama_nextn_waiting {
@@ -67,6 +72,7 @@ struct llama_nextn_access {
 
     ggml_backend_sched_ptr & sched()         { return ctx.sched; }
     llm_graph_result_ptr   & res(size_t i)   { return ctx.gf_res_prev[i]; }
+    llm_graph_result *       res_prev()      { return ctx.get_gf_res_prev(); } // made if there is none
     llm_graph_result *     & active()        { return ctx.gf_res_prev_active; }
     llama_cparams          & cparams()       { return ctx.cparams; }
     llama_memory_i         * memory()        { return ctx.memory.get(); }
@@ -96,6 +102,15 @@ struct llama_nextn_access {
 
     // compute buffers for a catch-up of up to n_tokens; the lane is exchanged while they are made
     bool reserve_catchup(llama_nextn_lane & lane, uint32_t n_tokens, size_t max_nodes);
+
+    // the same in the scheduler that the context has; res is what the graph is built in
+    bool reserve_catchup(llm_graph_result * res, uint32_t n_tokens);
+
+    // nodes and leaves that the samplers may add to a graph
+    size_t n_nodes_sampling() const;
+
+    // compute buffers for a prompt, where it will be decoded; false: there is no memory for them
+    bool reserve_prompt();
 
     // the lane for a catch-up of n_tokens, nullptr if there is no memory for it
     llama_nextn_lane * catchup(uint32_t n_tokens);

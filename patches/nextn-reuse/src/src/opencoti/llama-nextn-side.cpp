@@ -3,6 +3,7 @@
 #include "llama-batch.h"
 #include "llama-impl.h"
 #include "llama-model.h"
+#include "llama-sampler.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -51,7 +52,17 @@ void llama_nextn_access::exchange(llama_nextn_lane & lane, size_t i) {
     std::swap(active(), lane.active);
 }
 
-bool llama_nextn_access::reserve_catchup(llama_nextn_lane & lane, uint32_t n_tokens, size_t max_nodes) {
+size_t llama_nextn_access::n_nodes_sampling() const {
+    size_t res = 0;
+
+    for (const auto & [seq_id, sampler] : ctx.sampling.samplers) {
+        res += 2*(size_t) llama_sampler_backend_n_nodes(sampler) + 8;
+    }
+
+    return res;
+}
+
+bool llama_nextn_access::reserve_catchup(llm_graph_result * res, uint32_t n_tokens) {
     const auto mctx = memory()->init_full();
     if (!mctx) {
         return false;
@@ -61,9 +72,6 @@ bool llama_nextn_access::reserve_catchup(llama_nextn_lane & lane, uint32_t n_tok
     const uint32_t n_seqs = cparams().n_seq_max;
 
     n_tokens = (n_tokens + n_seqs - 1)/n_seqs*n_seqs;
-
-    lane.sched = new_sched(max_nodes);
-    lane.res.reset(new llm_graph_result(max_nodes));
 
     llama_batch_allocr balloc(ctx.get_model().hparams.n_pos_per_embd());
     llama_ubatch ubatch = balloc.ubatch_reserve(n_tokens/n_seqs, n_seqs);
@@ -75,9 +83,7 @@ bool llama_nextn_access::reserve_catchup(llama_nextn_lane & lane, uint32_t n_tok
         }
     }
 
-    llm_graph_result * res = lane.res.get();
-
-    exchange(lane, 0);
+    res->reset();
 
     // applying a sampler leaves traces in it, and this may be in the middle of a batch
     auto params = graph_params(res, ubatch, mctx.get());
@@ -85,9 +91,43 @@ bool llama_nextn_access::reserve_catchup(llama_nextn_lane & lane, uint32_t n_tok
 
     auto * gf = ctx.get_model().build_graph(params);
 
-    const bool ok = gf && ggml_backend_sched_reserve(sched().get(), gf);
+    return gf && ggml_backend_sched_reserve(sched().get(), gf);
+}
+
+bool llama_nextn_access::reserve_catchup(llama_nextn_lane & lane, uint32_t n_tokens, size_t max_nodes) {
+    lane.sched = new_sched(max_nodes);
+    lane.res.reset(new llm_graph_result(max_nodes));
+
+    llm_graph_result * res = lane.res.get();
 
     exchange(lane, 0);
+
+    const bool ok = reserve_catchup(res, n_tokens);
+
+    exchange(lane, 0);
+
+    return ok;
+}
+
+bool llama_nextn_access::reserve_prompt() {
+    const uint32_t n_tokens = std::min(cparams().n_ctx, cparams().n_ubatch);
+
+    if (llama_nextn_reuse_enabled() && catchup(n_tokens)) {
+        return true;
+    }
+
+    // what was allocated in this scheduler moves
+    active() = nullptr;
+
+    const auto save_n_outputs = n_outputs();
+
+    n_outputs() = 0;
+
+    ggml_backend_sched_reset(sched().get());
+
+    const bool ok = reserve_catchup(ctx.get_gf_res_reserve(), n_tokens);
+
+    n_outputs() = save_n_outputs;
 
     return ok;
 }
@@ -108,8 +148,8 @@ llama_nextn_lane * llama_nextn_access::catchup(uint32_t n_tokens) {
 
             LLAMA_LOG_WARN("%s: no memory for a scheduler of its own; catch-up and drafts keep evicting each other\n", __func__);
         } else {
-            // a small graph has the nodes of a large one
-            side.n_nodes = 2*(ggml_used_mem(large.res->get_ctx()) - ggml_graph_overhead_custom(large.res->get_max_nodes(), false))/ggml_tensor_overhead() + 64;
+            // a small graph has the nodes of a large one, and those of the samplers, which no graph that is reserved has
+            side.n_nodes = 2*(ggml_used_mem(large.res->get_ctx()) - ggml_graph_overhead_custom(large.res->get_max_nodes(), false))/ggml_tensor_overhead() + 64 + n_nodes_sampling();
 
             LLAMA_LOG_INFO("%s: compute buffers for the catch-up of the NextN context = %8.2f MiB\n", __func__, large.size()/1024.0/1024.0);
         }

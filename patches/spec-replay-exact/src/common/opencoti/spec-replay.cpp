@@ -1,5 +1,6 @@
 #include "spec-replay.h"
 
+#include "sampling.h"
 #include "speculative.h"
 
 #include <algorithm>
@@ -42,21 +43,40 @@ bool common_spec_replay_begin(
         return false;
     }
 
-    common_sampler_set_replay(smpl, accepted);
+    const bool stays = common_sampler_set_replay(smpl, accepted);
 
     if (!data.empty()) {
         common_speculative_set_state(spec, seq_id, data);
     }
 
-    return !common_spec_replay_faulty("draws");
+    return stays && !common_spec_replay_faulty("draws");
 }
 
-bool common_spec_replay_take(std::vector<llama_token> & replay, const std::vector<llama_token> & draft) {
-    const std::vector<llama_token> tokens = std::move(replay);
+bool common_spec_replay::begin(const std::vector<llama_token> & accepted) {
+    tokens  = accepted;
+    rewound = on_backend && !common_spec_replay_faulty("stays");
 
-    replay.clear();
+    return !rewound;
+}
 
-    return !tokens.empty() && tokens == draft;
+bool common_spec_replay::take(common_sampler * smpl, llama_context * ctx, const std::vector<int> & idxs, const std::vector<llama_token> & draft) {
+    if (!common_spec_replay_enabled()) {
+        return false;
+    }
+
+    on_backend = !idxs.empty() && llama_get_sampled_token_ith(ctx, idxs[0]) != LLAMA_TOKEN_NULL;
+
+    const bool is_replay = !tokens.empty() && tokens == draft;
+
+    tokens.clear();
+
+    if (is_replay && rewound) {
+        for (const llama_token id : draft) {
+            common_sampler_accept(smpl, id, true);
+        }
+    }
+
+    return is_replay;
 }
 
 void common_spec_replay_fault(llama_context * ctx, const std::vector<int> & idxs) {
