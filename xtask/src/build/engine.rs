@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::build::configure::{self, Need, Request};
+use crate::build::launcher::{self, Watch};
 use crate::build::lookup::Lookup;
 use crate::build::manifest::{self, Difference};
 use crate::build::ninja::{Line, Reader};
@@ -94,7 +95,9 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
     if kit.is_some() {
         shaders::note_dependencies(&dir, &sources.manifest)?;
     }
-    compile(ctx, recipe, &request, &dir, shaders.as_deref())?;
+    let launcher = launcher::begin(ctx, lookup, request.tools.launcher.as_ref(), &dir)?;
+    compile(ctx, recipe, &request, &dir, shaders.as_deref(), &launcher)?;
+    launcher.end(ctx)?;
     drop_dead(ctx, &request, &dir)?;
     if !sources.unchanged()? {
         // It is not known which objects saw which content.
@@ -212,6 +215,7 @@ fn compile(
     request: &Request,
     dir: &Path,
     shaders: Option<&Path>,
+    launcher: &Watch<'_>,
 ) -> Result<()> {
     use std::io::Write;
     let Toolset { ninja, .. } = &request.tools;
@@ -221,6 +225,7 @@ fn compile(
     command.args(["-j", &ctx.jobs.to_string()]);
     command.args(&recipe.targets).current_dir(dir.join("out"));
     request.apply_env(dir, &mut command);
+    launcher.apply(&mut command);
     command.env_remove(shaders::VAR);
     if let Some(shaders) = shaders {
         command.env(shaders::VAR, shaders);

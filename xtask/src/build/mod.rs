@@ -26,6 +26,7 @@ mod configure;
 pub mod debian;
 mod engine;
 mod ext;
+pub mod launcher;
 pub mod lookup;
 mod manifest;
 mod ninja;
@@ -158,6 +159,18 @@ pub fn ensure(ctx: &Ctx, base: &Base, flavour: Flavour, backend: &str) -> Result
 /// As [`ensure`], after removing all that was built before.
 pub fn rebuild(ctx: &Ctx, base: &Base, flavour: Flavour, backend: &str) -> Result<Build> {
     build(ctx, &recipe(ctx, base, flavour, backend)?, true)
+}
+
+/// As [`ensure`], or with `force` as [`rebuild`], with tools found by `lookup`.
+pub fn ensure_with(
+    ctx: &Ctx,
+    lookup: &dyn Lookup,
+    base: &Base,
+    flavour: Flavour,
+    backend: &str,
+    force: bool,
+) -> Result<Build> {
+    build_with(ctx, lookup, &recipe(ctx, base, flavour, backend)?, force)
 }
 
 /// Builds a recipe with the tools of this machine; `force` removes first what is there.

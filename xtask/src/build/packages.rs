@@ -27,6 +27,10 @@ pub enum Package {
     VulkanLoader,
     /// Vulkan and SPIR-V headers.
     VulkanHeaders,
+    /// The client of OpenSSH.
+    Ssh,
+    /// What has the same name everywhere.
+    Named(&'static str),
 }
 
 /// A package manager: the program that gives it away, the command, its names for packages.
@@ -52,6 +56,8 @@ const MANAGERS: [Manager; 6] = [
             Package::Glslc => "glslc",
             Package::VulkanLoader => "libvulkan1",
             Package::VulkanHeaders => "libvulkan-dev spirv-headers",
+            Package::Ssh => "openssh-client",
+            Package::Named(name) => name,
         },
     },
     Manager {
@@ -63,6 +69,7 @@ const MANAGERS: [Manager; 6] = [
             Package::Setpriv => "util-linux",
             Package::VulkanLoader => "vulkan-loader",
             Package::VulkanHeaders => "vulkan-headers spirv-headers-devel",
+            Package::Ssh => "openssh-clients",
             other => common_name(other),
         },
     },
@@ -126,6 +133,8 @@ fn common_name(package: Package) -> &'static str {
         Package::Glslc => "glslc",
         Package::VulkanLoader => "vulkan-loader",
         Package::VulkanHeaders => "vulkan-headers spirv-headers",
+        Package::Ssh => "openssh",
+        Package::Named(name) => name,
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::build::lookup::Lookup;
+use crate::build::launcher;
 use crate::build::packages::{Package, install_command};
 use crate::build::provision;
 use crate::ctx::Ctx;
@@ -88,7 +89,7 @@ pub fn resolve(ctx: &Ctx, lookup: &dyn Lookup) -> Result<Toolset> {
         ninja,
         cc,
         cxx,
-        launcher: launcher(lookup, &wanted),
+        launcher: launcher::choose(lookup, &wanted)?,
     })
 }
 
@@ -182,7 +183,8 @@ fn compiler(
 ) -> Result<CompilerCommand> {
     let mut words = command.split_whitespace().skip_while(|word| {
         let name = Path::new(word).file_name().unwrap_or_default();
-        wanted.launcher.names.iter().any(|known| name == &**known)
+        let own = wanted.launcher.names.iter().map(String::as_str);
+        own.chain(launcher::KNOWN).any(|known| name == known)
     });
     let name = words.next().unwrap_or_default();
     let args: Vec<String> = words.map(str::to_owned).collect();

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::build::launcher::{self, Chosen};
+use crate::build::lookup::{Lookup, Machine};
 use crate::build::{self, Build, CommandDifferences, FlagDifference};
 use crate::cli::args::BaseArg;
 use crate::cli::{Outcome, Status};
@@ -28,6 +30,10 @@ pub struct BuildArgs {
         value_delimiter = ','
     )]
     backend: Vec<String>,
+    /// What compilers are called through: `ccache`, `sccache`, `icecc`, `none`, or `auto`, the
+    /// first of ccache and sccache that is installed
+    #[arg(long, value_name = "NAME", env = launcher::VAR, default_value = "auto")]
+    launcher: String,
     /// Remove what was built before
     #[arg(long)]
     force: bool,
@@ -40,10 +46,9 @@ pub fn run(ctx: &Ctx, args: BuildArgs) -> Result<Outcome> {
     }
     let base = ctx.project.base(args.base.base.as_deref())?;
     let both = args.vanilla == args.patched;
-    let run = if args.force {
-        build::rebuild
-    } else {
-        build::ensure
+    let lookup: &dyn Lookup = &Chosen {
+        machine: &Machine,
+        launcher: &args.launcher,
     };
     let mut outcomes = Vec::new();
     for backend in &args.backend {
@@ -53,7 +58,8 @@ pub fn run(ctx: &Ctx, args: BuildArgs) -> Result<Outcome> {
             (Flavour::Patched, args.patched),
         ] {
             if wanted || both {
-                builds.push(run(ctx, &base, flavour, backend)?);
+                let force = args.force;
+                builds.push(build::ensure_with(ctx, lookup, &base, flavour, backend, force)?);
             }
         }
         let compared = match builds.as_slice() {
@@ -128,7 +134,11 @@ fn outcome(
 }
 
 fn describe(ctx: &Ctx, build: &Build) -> Value {
-    json!({ "dir": ctx.project.show(&build.dir), "manifest": build.manifest })
+    json!({
+        "dir": ctx.project.show(&build.dir),
+        "manifest": build.manifest,
+        "launcher": launcher::last(&build.dir),
+    })
 }
 
 fn summary(ctx: &Ctx, build: &Build) -> String {
@@ -146,8 +156,10 @@ fn summary(ctx: &Ctx, build: &Build) -> String {
         ),
         None => String::new(),
     };
+    let launcher = launcher::last(&build.dir);
+    let launcher = launcher.map_or_else(String::new, |stats| format!("  {}\n", stats.summary()));
     format!(
-        "{} {}-{}: {} programs and libraries, {}.{} MB, in {}{patchset}\n",
+        "{} {}-{}: {} programs and libraries, {}.{} MB, in {}{patchset}\n{launcher}",
         manifest.base,
         manifest.flavour,
         manifest.backend,
