@@ -27,6 +27,7 @@
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
 //! | [`stats`] | intervals and verdicts from what was measured |
 //! | [`gate`] | servers under test, comparisons, verdicts, records |
+//! | [`hosts`] | gates on other machines, with ssh and rsync |
 //! | [`inspect`] | what a built file says of itself, and whether it holds |
 //! | [`mod@package`] | a build with all that its users may ask for, in one archive |
 //! | [`rank`](mod@rank) | which tokens of a vocabulary come how often in some texts |
@@ -47,6 +48,7 @@ pub mod error;
 pub mod exchange;
 pub mod fixture;
 pub mod gate;
+pub mod hosts;
 pub mod inspect;
 pub mod invariants;
 pub mod journal;

@@ -132,10 +132,7 @@ impl LauncherStats {
             text.push_str(&format!("; {} calls cannot be cached", self.uncached));
         }
         if self.errors > 0 {
-            text.push_str(&format!(
-                "; the cache did not answer {} times",
-                self.errors
-            ));
+            text.push_str(&format!("; the cache did not answer {} times", self.errors));
         }
         if !self.exact {
             text.push_str(" (as its server counts, for all its users)");
@@ -214,9 +211,8 @@ fn start_sccache(ctx: &Ctx, launcher: Option<&Program>) -> Result<()> {
 /// Whether a daemon of icecc listens where its client looks for one.
 fn has_iceccd(lookup: &dyn Lookup) -> bool {
     use std::os::unix::fs::FileTypeExt;
-    let socket = |path: PathBuf| {
-        std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
-    };
+    let socket =
+        |path: PathBuf| std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
     if let Some(path) = lookup.var("ICECC_TEST_SOCKET") {
         return socket(path.into());
     }
@@ -287,7 +283,9 @@ fn of_log(text: &str) -> LauncherStats {
             "direct_cache_hit" | "preprocessed_cache_hit" => stats.hits += 1,
             "cache_miss" => stats.misses += 1,
             "remote_storage_hit" | "secondary_storage_hit" => stats.remote_hits += 1,
-            "remote_storage_error" | "remote_storage_timeout" | "secondary_storage_error"
+            "remote_storage_error"
+            | "remote_storage_timeout"
+            | "secondary_storage_error"
             | "secondary_storage_timeout" => failed = true,
             _ => {}
         }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::build::lookup::Lookup;
 use crate::build::launcher;
+use crate::build::lookup::Lookup;
 use crate::build::packages::{Package, install_command};
 use crate::build::provision;
 use crate::ctx::Ctx;

@@ -145,6 +145,8 @@ pub enum Command {
     Fixture(super::fixture::FixtureArgs),
     /// Prove that the series is right: the main job, sets up all it needs
     Gate(super::gate::GateArgs),
+    /// Say which machines gates can run on, and what they are
+    Hosts(super::hosts::HostsArgs),
     /// Rank the tokens of texts, for drafts over a part of the vocabulary
     Rank(super::rank::RankArgs),
     /// Show what gates found: a page, Markdown for a comment, JUnit XML
@@ -187,6 +189,7 @@ impl Command {
             Command::Package(_) => "package",
             Command::Fixture(_) => "fixture",
             Command::Gate(_) => "gate",
+            Command::Hosts(_) => "hosts",
             Command::Rank(_) => "rank",
             Command::Report(_) => "report",
             Command::Bench(_) => "bench",

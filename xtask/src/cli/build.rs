@@ -59,7 +59,9 @@ pub fn run(ctx: &Ctx, args: BuildArgs) -> Result<Outcome> {
         ] {
             if wanted || both {
                 let force = args.force;
-                builds.push(build::ensure_with(ctx, lookup, &base, flavour, backend, force)?);
+                builds.push(build::ensure_with(
+                    ctx, lookup, &base, flavour, backend, force,
+                )?);
             }
         }
         let compared = match builds.as_slice() {

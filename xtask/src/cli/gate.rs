@@ -79,6 +79,20 @@ pub struct GateArgs {
     /// Only the patches of the series up to and with this one, or `base` for none
     #[arg(long, value_name = "PATCH", conflicts_with = "candidate")]
     upto: Option<String>,
+    /// Run on these machines of registry/hosts.toml instead of here; `all` are all of them
+    #[arg(
+        long = "host",
+        value_name = "NAME",
+        num_args = 1..,
+        conflicts_with_all = ["model", "baseline", "candidate", "bless", "bisect", "upto", "compare"]
+    )]
+    host: Vec<String>,
+    /// The file of hosts [default: registry/hosts.toml]
+    #[arg(long, value_name = "FILE", requires = "host")]
+    hosts: Option<PathBuf>,
+    /// Run what another machine has brought here, and build nothing
+    #[arg(long, hide = true, conflicts_with_all = ["host", "bless", "bisect", "upto", "compare"])]
+    prebuilt: bool,
 }
 
 impl GateArgs {
@@ -112,6 +126,12 @@ impl GateArgs {
         }
         if self.bless {
             words.push("--bless".to_owned());
+        }
+        for host in &self.host {
+            words.push(format!("--host {}", quote(host)));
+        }
+        if let Some(file) = &self.hosts {
+            words.push(format!("--hosts {}", quote(&file.to_string_lossy())));
         }
         if let Some(upto) = &self.upto {
             words.push(format!("--upto {}", quote(upto)));
@@ -153,7 +173,11 @@ pub fn run(ctx: &Ctx, args: GateArgs) -> Result<Outcome> {
         servers: args.baseline.zip(args.candidate),
         unstamped: args.unstamped,
         patches,
+        prebuilt: args.prebuilt,
     };
+    if !args.host.is_empty() {
+        return super::hosts::gate(ctx, &request, &args.host, args.hosts.as_deref(), &command);
+    }
     if args.bisect.is_some() {
         let bisect = Bisect {
             request,

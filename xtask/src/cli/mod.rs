@@ -14,6 +14,7 @@ mod fixture;
 mod fold;
 mod gate;
 mod goto;
+mod hosts;
 mod import;
 mod inspect;
 mod lint;
@@ -154,6 +155,7 @@ fn run(cli: Cli) -> Result<Outcome> {
         Command::Fixture(args) => fixture::run(&ctx, args),
         Command::Lint(args) => lint::run(&ctx, args),
         Command::Gate(args) => gate::run(&ctx, args),
+        Command::Hosts(args) => hosts::run(&ctx, args),
         Command::Rank(args) => rank::run(&ctx, args),
         Command::Report(args) => report::run(&ctx, args),
         Command::Test(args) => test::run(&ctx, args, cli.global.json),

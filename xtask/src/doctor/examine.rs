@@ -40,6 +40,9 @@ pub fn examine(ctx: &Ctx, base: Option<&str>, lookup: &dyn Lookup) -> Result<Vec
     }
     list.push(machine.launcher(&wanted));
     list.push(machine.vulkan(&wanted));
+    for (name, package) in [("ssh", Package::Ssh), ("rsync", Package::Named("rsync"))] {
+        list.push(machine.program(name, package, "gate --host"));
+    }
     if cfg!(target_os = "linux") {
         list.push(machine.setpriv());
     }

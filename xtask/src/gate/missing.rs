@@ -123,7 +123,7 @@ fn look(
         return fine;
     }
     for backend in built_for(gate) {
-        if backend == GateBackend::Cpu {
+        if backend == GateBackend::Cpu && !request.prebuilt {
             continue;
         }
         let base = ctx.project.base(request.base.as_deref())?;
@@ -131,6 +131,7 @@ fn look(
             let name = backend.name();
             if Build::find(ctx, &base.id, flavour, name)?.is_none() {
                 let hint = match backend {
+                    _ if request.prebuilt => "it was not brought here".to_owned(),
                     GateBackend::Vulkan => {
                         format!("cargo xtask build --backend {name} --base {}", base.id)
                     }

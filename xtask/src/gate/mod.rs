@@ -68,6 +68,8 @@ pub mod texts;
 mod unjudged;
 pub mod work;
 
+pub use sides::{built_for, ready_builds};
+
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -104,6 +106,8 @@ pub struct Request {
     /// Only these patches of the series, without the switches of the others. Needs a project that
     /// stands aside of the checkout.
     pub patches: Option<Vec<Patch>>,
+    /// Builds were brought here, and there is nothing to build from; see [`crate::hosts`].
+    pub prebuilt: bool,
 }
 
 /// What a run left.
@@ -133,15 +137,15 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         goldens::check_request(request)?;
         goldens::check_committed(ctx)?;
     }
-    let mut plans = definition::load(&ctx.project, &request.gates, request.quick)?;
-    if request.gates.is_empty() {
-        if request.servers.is_none() {
-            choose::of_base(ctx, request.base.as_deref(), &mut plans)?;
-        }
-        choose::defaults(ctx, &mut plans)?;
-    }
+    let plans = plans(ctx, request)?;
     let dir = ctx.project.gate_dir();
     fs_err::create_dir_all(&dir)?;
+    // Of two runs on one host, each in a folder of its own, the second waits.
+    let beside = ctx.project.root().parent().filter(|_| request.prebuilt);
+    let _host = match beside {
+        Some(dir) => Some(crate::lock::file(ctx, &dir.join(".lock"))?),
+        None => None,
+    };
     let _lock = crate::lock::file(ctx, &dir.join(".lock"))?;
     // Another run that was waited for may have recorded some.
     let mut book = goldens::Book::load(&ctx.project)?;
@@ -156,9 +160,7 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     // First what is there: a missing model must not cost a build.
     let (ready, skipped) = missing::part(ctx, request, plans)?;
     let sides = Sides::prepare(ctx, request, &ready)?;
-    let place = sides
-        .origin()
-        .map(|origin| goldens::Place::of(&origin.vanilla.manifest));
+    let place = sides.vanilla().map(goldens::Place::of);
     let names = ready
         .iter()
         .map(|(plan, _)| plan.common().definition.id.clone());
@@ -225,6 +227,18 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     })
 }
 
+/// The gates of a request: those that it names, or those of its base that run by default.
+pub fn plans(ctx: &Ctx, request: &Request) -> Result<Vec<Plan>> {
+    let mut plans = definition::load(&ctx.project, &request.gates, request.quick)?;
+    if request.gates.is_empty() {
+        if request.servers.is_none() {
+            choose::of_base(ctx, request.base.as_deref(), &mut plans)?;
+        }
+        choose::defaults(ctx, &mut plans)?;
+    }
+    Ok(plans)
+}
+
 fn latest(dir: &Path, gate: &str) -> PathBuf {
     dir.join(format!("latest-{gate}.json"))
 }
@@ -246,6 +260,7 @@ fn forget(dir: &Path, plans: &[Plan]) -> Result<()> {
 fn host() -> HostStamp {
     let machine = perf::machine::begin();
     HostStamp {
+        name: None,
         system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         processors: machine.processors,
         model: machine.model,

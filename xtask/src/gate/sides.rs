@@ -76,6 +76,7 @@ impl<'a> Sides<'a> {
         (sides.dropped).retain(|name| !own.contains(name) && is_set(name));
         for backend in backends {
             let builds = match (backend, &request.patches) {
+                (any, _) if request.prebuilt => found(ctx, &base, &series, any)?,
                 (GateBackend::Cpu, Some(patches)) => some(ctx, &base, patches)?,
                 // Those for Vulkan were made before, or the gate would be skipped; see `missing`.
                 (GateBackend::Cpu | GateBackend::Vulkan, None) => {
@@ -95,8 +96,16 @@ impl<'a> Sides<'a> {
             Some(patches) => Series::of(&ctx.project, &base, patches.clone())?,
             None => series,
         };
-        sides.made = Some((crate::vendor::ensure(ctx, &base)?, series));
+        if !request.prebuilt {
+            sides.made = Some((crate::vendor::ensure(ctx, &base)?, series));
+        }
         Ok(sides)
+    }
+
+    /// The manifest of the vanilla build for the CPU, where there is one.
+    pub fn vanilla(&self) -> Option<&BuildManifest> {
+        let [vanilla, _] = self.builds.get(GateBackend::Cpu.name())?;
+        Some(&vanilla.manifest)
     }
 
     /// What the builds for the CPU were made from; `None` where there are none.
@@ -213,6 +222,21 @@ fn running(gate: &ChashGate, side: &SideDefinition, model: &Path) -> Result<Side
     let props = client.props()?;
     let unverified = remote::check(gate, side.n_max, &props, model)?;
     Ok(Side::of_running(client, address.as_str(), unverified))
+}
+
+/// Vanilla and patched builds of `base` for `backend`, as gates here would run them: those for the
+/// CPU are made, others must have been made before. `None` where they were not.
+pub fn ready_builds(ctx: &Ctx, base: &Base, backend: GateBackend) -> Result<Option<[Build; 2]>> {
+    let series = Series::load(&ctx.project, base)?;
+    if backend == GateBackend::Cpu {
+        return whole(ctx, base, &series, backend).map(Some);
+    }
+    for flavour in [Flavour::Vanilla, Flavour::Patched] {
+        if Build::find(ctx, &base.id, flavour, backend.name())?.is_none() {
+            return Ok(None);
+        }
+    }
+    found(ctx, base, &series, backend).map(Some)
 }
 
 fn whole(ctx: &Ctx, base: &Base, series: &Series, backend: GateBackend) -> Result<[Build; 2]> {

@@ -188,6 +188,16 @@ impl Store {
 }
 
 impl Writer {
+    /// Says afterwards that some of the planned gates could not run where they were to run.
+    pub fn skip(&self, skipped: &[SkippedGate]) -> Result<()> {
+        let file = self.dir.join(RUN);
+        let mut run: RunRecord = crate::model::read_json(&file)?;
+        run.gates
+            .retain(|gate| !skipped.iter().any(|skipped| skipped.gate == *gate));
+        run.skipped.extend_from_slice(skipped);
+        write_json(&file, &run)
+    }
+
     /// The run.
     pub fn stamp(&self) -> &RunStamp {
         &self.stamp

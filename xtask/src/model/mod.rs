@@ -18,6 +18,7 @@ mod gate_retrieval;
 mod gate_side;
 mod goldens;
 mod hooks;
+mod host;
 mod io;
 mod patch;
 mod perf_record;
@@ -57,6 +58,7 @@ pub use gate_retrieval::{MadeUp, RetrievalGate, RetrievalQuick, RetrievalRecord}
 pub use gate_side::{GateSetting, SideDefinition};
 pub use goldens::{Golden, GoldenRecord, Goldens};
 pub use hooks::{HookEntry, HooksFile, ImageEntry};
+pub use host::{Host, HostKey, HostsFile};
 pub use io::{parse_toml, read_json, read_toml, write_atomic, write_json};
 pub use patch::{Allow, PatchManifest, Probes, SWITCH_PREFIX};
 pub use perf_record::{

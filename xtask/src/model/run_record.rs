@@ -51,10 +51,13 @@ pub struct RunStamp {
     pub host: HostStamp,
 }
 
-/// A machine, without its name.
+/// A machine.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostStamp {
+    /// What `registry/hosts.toml` calls it; absent for the machine that the command ran on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// `linux x86_64`.
     pub system: String,
     /// Processors that may be used.

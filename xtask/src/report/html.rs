@@ -87,6 +87,7 @@ fn head(report: &Report, subjects: &str) -> Markup {
                 "Run " code { (run.id) }
                 @if let Some(plan) = &run.plan {
                     ", begun " (plan.started.replace('T', " ").replace('Z', " UTC")) " on "
+                    @if let Some(name) = &plan.run.host.name { (name) ", " }
                     (plan.run.host.system) ", " (plan.run.host.processors) " processors"
                     @if let Some(model) = &plan.run.host.model { " (" (model) ")" }
                 }

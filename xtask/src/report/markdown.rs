@@ -27,7 +27,9 @@ pub fn markdown(report: &Report) -> String {
         let host = run.plan.as_ref().map(|plan| &plan.run.host);
         let host = host.map_or(String::new(), |host| {
             let model = host.model.as_deref().unwrap_or("unknown processor");
-            format!(", {}, {} × {}", host.system, host.processors, model)
+            let name = host.name.as_deref().map(|name| format!(", {name}"));
+            let name = name.unwrap_or_default();
+            format!("{name}, {}, {} × {}", host.system, host.processors, model)
         });
         let _ = writeln!(text, "- run {}{}", code(&run.id), inline(&host));
     }

@@ -132,6 +132,7 @@ fn run(id: &str, gates: &[&str], records: Vec<GateRecord>) -> StoredRun {
     let stamp = RunStamp {
         id: id.to_owned(),
         host: HostStamp {
+            name: None,
             system: "linux x86_64".to_owned(),
             processors: 2,
             model: Some("Some CPU".to_owned()),

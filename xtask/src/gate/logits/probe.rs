@@ -29,6 +29,10 @@ const HEADERS: [&str; 2] = ["src/include", "src/ggml/include"];
 /// What is linked to it.
 const LIBRARIES: [&str; 3] = ["llama", "ggml", "ggml-base"];
 
+/// Where the program lies below a build that was brought from another machine, which may have no
+/// compiler; see [`ship`].
+pub const BROUGHT: &str = "probe/logits";
+
 /// How often a running probe is looked at.
 const POLL: Duration = Duration::from_millis(2);
 
@@ -168,16 +172,21 @@ impl<'a> One<'a> {
                 .hint("cargo xtask build writes it anew"));
         };
         let described = format!("{} {} {}", compiler.id, compiler.version, compiler.path);
-        let key = key(&build, &described)?;
-        let dir = ctx
-            .project
-            .target()
-            .join("gate/probe")
-            .join(key.to_string());
-        let program = dir.join("logits");
-        if !program.is_file() {
-            compile(ctx, &build, &compiler.path, &dir)?;
-        }
+        let brought = build.dir.join(BROUGHT);
+        let program = match brought.is_file() {
+            true => brought,
+            false => {
+                let key = key(&build, &described)?;
+                let dir = ctx.project.target().join("gate/probe");
+                let dir = dir.join(key.to_string());
+                let program = dir.join("logits");
+                if !program.is_file() {
+                    let bin = build.dir.join("out/bin");
+                    compile(ctx, &build, &compiler.path, &dir, bin.as_os_str())?;
+                }
+                program
+            }
+        };
         Ok(One {
             side,
             build,
@@ -318,8 +327,27 @@ fn key(build: &Build, compiler: &str) -> Result<Digest> {
     Ok(Digest::of(text.as_bytes()))
 }
 
-/// Makes `dir` with the source and the program in it, in one step.
-fn compile(ctx: &Ctx, build: &Build, compiler: &str, dir: &Path) -> Result<()> {
+/// Compiles the program for a copy of `build` in the folder `copy`, on whatever machine that is.
+pub fn ship(ctx: &Ctx, build: &Build, copy: &Path) -> Result<()> {
+    let Some(compiler) = build.manifest.compilers.get("C") else {
+        return Err(Error::finding("the build's manifest names no C compiler")
+            .hint("cargo xtask build writes it anew"));
+    };
+    let dir = copy.join(BROUGHT);
+    let dir = dir.parent().unwrap_or(copy);
+    let origin = std::ffi::OsStr::new("$ORIGIN/../out/bin");
+    compile(ctx, build, &compiler.path, dir, origin)
+}
+
+/// Makes `dir` with the source and the program in it, in one step. The program looks for its
+/// libraries in `libraries`.
+fn compile(
+    ctx: &Ctx,
+    build: &Build,
+    compiler: &str,
+    dir: &Path,
+    libraries: &std::ffi::OsStr,
+) -> Result<()> {
     let parent = dir.parent().unwrap_or(dir);
     fs_err::create_dir_all(parent)?;
     let temp = tempfile::Builder::new()
@@ -343,7 +371,7 @@ fn compile(ctx: &Ctx, build: &Build, compiler: &str, dir: &Path) -> Result<()> {
         command.arg(format!("-l{library}"));
     }
     let mut rpath = std::ffi::OsString::from("-Wl,-rpath,");
-    rpath.push(&bin);
+    rpath.push(libraries);
     command.arg(rpath);
     let done = capture(ctx, &mut command)?;
     if !done.status.success() {

@@ -5,6 +5,7 @@ use crate::gate::testing::record;
 
 fn host() -> HostStamp {
     HostStamp {
+        name: None,
         system: "linux x86_64".to_owned(),
         processors: 2,
         model: None,

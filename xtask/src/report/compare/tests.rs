@@ -249,6 +249,7 @@ fn runs_are_compared_gate_by_gate() {
     let write = |gates: &[&str], planned: &[&str]| {
         let planned = planned.iter().map(|gate| (*gate).to_owned()).collect();
         let host = crate::model::HostStamp {
+            name: None,
             system: "linux x86_64".to_owned(),
             processors: 2,
             model: None,

@@ -39,6 +39,7 @@ fn poisoned(text: &str) -> Report {
     if let Some(plan) = &mut run.plan {
         plan.command = text.to_owned();
         plan.started = text.to_owned();
+        plan.run.host.name = Some(text.to_owned());
         plan.run.host.system = text.to_owned();
         plan.run.host.model = Some(text.to_owned());
     }

@@ -1,0 +1,195 @@
+//! Records of a host into the store: only those that were asked for, of what was brought.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::Kind;
+use crate::error::{Error, Result};
+use crate::gate::definition::Plan;
+use crate::gate::store::{Store, Writer};
+use crate::hosts::Task;
+use crate::hosts::kit::Kit;
+use crate::hosts::matrix::Cell;
+use crate::model::{GateRecord, SideDefinition, SideStamp, SkippedGate};
+
+/// Stores what lies below `back`, the copy of a host's folder, as the run of `writer`. Gives one cell
+/// for each gate of the task.
+pub fn records(task: &Task, kit: &Kit, writer: &Writer, back: &Path) -> Result<Vec<Cell>> {
+    let store = Store::below(&back.join("target/gate"));
+    let run = match store.runs()?.pop() {
+        Some(id) => Some(store.read(&id)?),
+        None => None,
+    };
+    let stored = run.as_ref().map_or(&[][..], |run| &run.records);
+    let there: Vec<SkippedGate> = (run.iter())
+        .flat_map(|run| &run.plan)
+        .flat_map(|plan| plan.skipped.clone())
+        .filter(|skipped| {
+            let is_it = |plan: &&Plan| plan.common().definition.id == skipped.gate;
+            task.plans.iter().any(|plan| is_it(&plan))
+                && !stored
+                    .iter()
+                    .any(|stored| stored.record.gate == skipped.gate)
+        })
+        .collect();
+    writer.skip(&there)?;
+    let mut cells = Vec::new();
+    for plan in &task.plans {
+        let gate = &plan.common().definition.id;
+        let mut cell = Cell::missing(gate);
+        let found = stored.iter().find(|stored| stored.record.gate == *gate);
+        let unread = run.iter().flat_map(|run| &run.skipped);
+        let unread = unread
+            .filter(|file| file.file.ends_with(format!("{gate}.json")))
+            .map(|file| file.reason.clone())
+            .next();
+        if let Some(found) = found {
+            let mut record = found.record.clone();
+            match foreign(plan, kit, &record) {
+                Some(why) => cell.reason = Some(format!("its record was left out: {why}")),
+                None => {
+                    cell.file = Some(writer.add(&mut record)?);
+                    cell.verdict = Some(record.verdict);
+                    cell.reason = record.reason.clone().or_else(|| first_reason(&record));
+                }
+            }
+        } else if let Some(skipped) = there.iter().find(|skipped| skipped.gate == *gate) {
+            cell = Cell::skipped(skipped);
+        } else if let Some(reason) = unread {
+            cell.reason = Some(format!("its record cannot be read: {reason}"));
+        }
+        cells.push(cell);
+    }
+    Ok(cells)
+}
+
+/// The first reason that a part of the record gives.
+fn first_reason(record: &GateRecord) -> Option<String> {
+    let cells = record
+        .cells
+        .iter()
+        .filter(|cell| cell.verdict == record.verdict);
+    let mut reasons = cells.filter_map(|cell| {
+        let reason = cell.reason.as_ref()?;
+        Some(format!("{}, n_max {}: {reason}", cell.prompt, cell.n_max))
+    });
+    reasons.next()
+}
+
+/// Why a record is not of what was asked for, or not of what was brought.
+fn foreign(plan: &Plan, kit: &Kit, record: &GateRecord) -> Option<String> {
+    let common = plan.common();
+    if record.definition != common.digest {
+        return Some("it is of another definition".to_owned());
+    }
+    if record.quick != common.quick {
+        return Some("it is of another subset".to_owned());
+    }
+    let definition = &common.definition;
+    let sides: [(&SideDefinition, &SideStamp); 2] = [
+        (&definition.baseline, &record.baseline),
+        (&definition.candidate, &record.candidate),
+    ];
+    for (side, stamp) in sides {
+        // What a host names itself was not brought.
+        if side.build.is_none() {
+            continue;
+        }
+        let artifacts = &stamp.artifacts;
+        if artifacts.is_empty() || !artifacts.iter().all(|artifact| kit.holds(artifact)) {
+            return Some(format!("{} is not what was brought", stamp.server));
+        }
+    }
+    let probe = record
+        .probes
+        .iter()
+        .find(|probe| !kit.holds_digest(&probe.program));
+    probe.map(|probe| {
+        format!(
+            "the probe of {} is not the one that was brought",
+            probe.side
+        )
+    })
+}
+
+/// Server logs of a host, to the other logs.
+pub fn logs(host: &str, back: &Path, to: &Path) -> Result<Vec<std::path::PathBuf>> {
+    let mut moved = Vec::new();
+    let entries = match fs_err::read_dir(back.join("target/gate/logs")) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(moved),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let is_empty = fs_err::read_dir(entry.path()).is_ok_and(|mut dir| dir.next().is_none());
+        if entry.file_type()?.is_dir() && !is_empty {
+            fs_err::create_dir_all(to)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let target = to.join(format!("{host}-{name}"));
+            fs_err::rename(entry.path(), &target)?;
+            moved.push(target);
+        }
+    }
+    Ok(moved)
+}
+
+/// The error that the program printed there as `--json`; `None` where it was none, or is not known.
+pub fn error(back: &Path) -> Option<Error> {
+    let text = std::fs::read_to_string(back.join("outcome.json")).ok()?;
+    let value: Value = serde_json::from_str(&text).ok()?;
+    let error = value.get("error")?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let kind = match error["kind"].as_str() {
+        Some("finding") => Kind::Finding,
+        Some("inconclusive") => Kind::Inconclusive,
+        Some("interrupted") => Kind::Environment,
+        Some("usage" | "config") => Kind::Config,
+        Some("internal") => Kind::Internal,
+        _ => Kind::Environment,
+    };
+    let mut said = Error::new(kind, text(&error["message"]));
+    for hint in error["hints"].as_array().into_iter().flatten() {
+        said = said.hint(text(hint));
+    }
+    Some(said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_the_other_end_keeps_its_kind_and_hints() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(error(dir.path()).is_none());
+        let put = |text: &str| fs_err::write(dir.path().join("outcome.json"), text).unwrap();
+        put("{\"status\":\"good\",\"data\":{}}");
+        assert!(error(dir.path()).is_none());
+        put("{\"status\":\"err");
+        assert!(error(dir.path()).is_none());
+        put("{\"error\":{\"kind\":\"finding\",\"message\":\"m\",\"hints\":[\"h\"]}}");
+        let said = error(dir.path()).unwrap();
+        assert_eq!((said.kind(), said.message()), (Kind::Finding, "m"));
+        assert_eq!(said.hints(), ["h"]);
+    }
+
+    #[test]
+    fn logs_get_the_name_of_their_host() {
+        let dir = tempfile::tempdir().unwrap();
+        let back = dir.path().join("back");
+        assert!(logs("a", &back, dir.path()).unwrap().is_empty());
+        for name in ["target/gate/logs/t-chash/x.log", "target/gate/logs/empty"] {
+            let path = back.join(name);
+            match name.ends_with(".log") {
+                true => {
+                    fs_err::create_dir_all(path.parent().unwrap()).unwrap();
+                    fs_err::write(path, "x").unwrap();
+                }
+                false => fs_err::create_dir_all(path).unwrap(),
+            }
+        }
+        let to = dir.path().join("logs");
+        assert_eq!(logs("a", &back, &to).unwrap(), [to.join("a-t-chash")]);
+    }
+}
