@@ -154,11 +154,12 @@ impl Facts {
 
 /// Features that compilers choose instructions by; others say nothing of what can run.
 fn features(flags: &str) -> BTreeSet<String> {
-    const EXACT: [&str; 20] = [
+    const EXACT: [&str; 22] = [
         "pni", "ssse3", "sse4_1", "sse4_2", "avx", "avx2", "fma", "f16c", "bmi1", "bmi2", "abm",
-        "movbe", "asimd", "asimdhp", "asimddp", "fphp", "i8mm", "bf16", "fcma", "gfni",
+        "movbe", "asimd", "asimdhp", "asimddp", "fphp", "i8mm", "bf16", "fcma", "gfni", "sme",
+        "sme2",
     ];
-    const FAMILIES: [&str; 6] = ["avx512", "avx_", "avx10", "amx_", "sve", "sme"];
+    const FAMILIES: [&str; 5] = ["avx512", "avx_", "avx10", "amx_", "sve"];
     flags
         .split_whitespace()
         .filter(|flag| {

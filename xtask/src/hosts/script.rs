@@ -104,13 +104,13 @@ tail -n +1 -f progress.log 2>/dev/null &
 tail=$!
 main=$$
 (
-    while echo '{MARK}beat'; do
+    while kill -0 "$main" && echo '{MARK}beat'; do
         touch .alive
         sleep 2 >/dev/null 2>&1
     done
-    kill -TERM "$main" "$tail"
+    kill -TERM "$main" || exit 0
     sleep 20
-    kill -KILL "$job"
+    kill -0 "$main" && kill -KILL "$job"
 ) 2>/dev/null &
 beat=$!
 wait "$job"
@@ -119,7 +119,9 @@ while kill -0 "$job" 2>/dev/null; do
     wait "$job"
     code=$?
 done
-kill "$beat" "$tail" 2>/dev/null
+# Not TERM: a child that has only just begun would lose it. Some shells tell of it.
+exec 2>/dev/null
+kill -KILL "$beat" "$tail"
 rm -f pid
 echo '{MARK}'"exit $code"
 "#,
