@@ -211,6 +211,8 @@ pub mod fake {
             .with("ninja", "1.11.1")
             .with("ccache", "ccache version 4.7.5")
             .with("setpriv", "setpriv from util-linux 2.38.1")
+            .with("ssh", "OpenSSH_9.2p1")
+            .with("rsync", "rsync  version 3.2.7  protocol version 31")
             .with("apt-get", "apt 2.6.1")
         }
     }
