@@ -453,8 +453,8 @@ fn a_host_that_drops_out_keeps_what_it_had_and_the_others_go_on() {
     report.args(["report", "--format", "markdown", "--run", run, "--root"]);
     let output = report.arg(setup.path("check out")).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(3), "{text}");
-    assert!(text.contains("c-hang"), "{text}");
+    assert!(text.contains("Gates: inconclusive"), "{text}");
+    assert!(text.contains("`c-hang` |  |  | it has no record"), "{text}");
 }
 
 #[test]

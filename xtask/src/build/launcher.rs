@@ -197,7 +197,8 @@ fn start_sccache(ctx: &Ctx, launcher: Option<&Program>) -> Result<()> {
     let mut command = Command::new(&program.path);
     command.arg("--start-server");
     let done = process::capture(ctx, &mut command).context(|| "starting sccache".to_owned())?;
-    if done.status.success() {
+    // One of an older version, which does not tell its counters, runs already.
+    if done.status.success() || done.output.contains("Address already in use") {
         return Ok(());
     }
     let said = process::last_lines(&done.output, 2);

@@ -11,7 +11,7 @@ use crate::gate::store::{Store, Writer};
 use crate::hosts::Task;
 use crate::hosts::kit::Kit;
 use crate::hosts::matrix::Cell;
-use crate::model::{GateRecord, SideDefinition, SideStamp, SkippedGate};
+use crate::model::{Digest, GateRecord, SideDefinition, SideStamp, SkippedGate};
 
 /// Stores what lies below `back`, the copy of a host's folder, as the run of `writer`. Gives one cell
 /// for each gate of the task.
@@ -46,7 +46,7 @@ pub fn records(task: &Task, kit: &Kit, writer: &Writer, back: &Path) -> Result<V
             .next();
         if let Some(found) = found {
             let mut record = found.record.clone();
-            match foreign(plan, kit, &record) {
+            match foreign(plan, &|digest| kit.holds(digest), &record) {
                 Some(why) => cell.reason = Some(format!("its record was left out: {why}")),
                 None => {
                     cell.file = Some(writer.add(&mut record)?);
@@ -78,7 +78,11 @@ fn first_reason(record: &GateRecord) -> Option<String> {
 }
 
 /// Why a record is not of what was asked for, or not of what was brought.
-fn foreign(plan: &Plan, kit: &Kit, record: &GateRecord) -> Option<String> {
+fn foreign(
+    plan: &Plan,
+    is_brought: &dyn Fn(&Digest) -> bool,
+    record: &GateRecord,
+) -> Option<String> {
     let common = plan.common();
     if record.definition != common.digest {
         return Some("it is of another definition".to_owned());
@@ -97,14 +101,12 @@ fn foreign(plan: &Plan, kit: &Kit, record: &GateRecord) -> Option<String> {
             continue;
         }
         let artifacts = &stamp.artifacts;
-        if artifacts.is_empty() || !artifacts.iter().all(|artifact| kit.holds(artifact)) {
+        if artifacts.is_empty() || !artifacts.iter().all(|file| is_brought(&file.sha256)) {
             return Some(format!("{} is not what was brought", stamp.server));
         }
     }
-    let probe = record
-        .probes
-        .iter()
-        .find(|probe| !kit.holds_digest(&probe.program));
+    let probes = record.probes.iter();
+    let probe = probes.into_iter().find(|probe| !is_brought(&probe.program));
     probe.map(|probe| {
         format!(
             "the probe of {} is not the one that was brought",
@@ -172,6 +174,41 @@ mod tests {
         let said = error(dir.path()).unwrap();
         assert_eq!((said.kind(), said.message()), (Kind::Finding, "m"));
         assert_eq!(said.hints(), ["h"]);
+    }
+
+    #[test]
+    fn a_record_counts_only_if_it_is_of_what_was_brought_and_asked_for() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let project = crate::project::Project::new(root, root).unwrap();
+        let plans = crate::gate::definition::load(&project, &["chash".to_owned()], false);
+        let plan = plans.unwrap().remove(0);
+        let files = ["vanilla", "patched", "probe"].map(|name| Digest::of(name.as_bytes()));
+        let why = |change: &dyn Fn(&mut GateRecord)| {
+            let mut record = crate::gate::testing::record(&|_, _, _| {});
+            record.definition = plan.common().digest;
+            change(&mut record);
+            foreign(&plan, &|digest| files.contains(digest), &record).unwrap_or_default()
+        };
+        assert_eq!(why(&|_| {}), "");
+        assert!(why(&|record| record.definition = Digest::of(b"")).contains("definition"));
+        assert!(why(&|record| record.quick = true).contains("subset"));
+        let other =
+            |record: &mut GateRecord| record.candidate.artifacts[0].sha256 = Digest::of(b"");
+        assert!(why(&other).contains("not what was brought"));
+        assert!(why(&|record| record.baseline.artifacts.clear()).contains("vanilla"));
+        let probe = |program: &'static [u8]| {
+            move |record: &mut GateRecord| {
+                record.probes = vec![crate::model::ProbeStamp {
+                    side: "candidate".to_owned(),
+                    source: Digest::of(b""),
+                    compiler: String::new(),
+                    program: Digest::of(program),
+                    libraries: Vec::new(),
+                }];
+            }
+        };
+        assert_eq!(why(&probe(b"probe")), "");
+        assert!(why(&probe(b"another")).contains("probe of candidate"));
     }
 
     #[test]

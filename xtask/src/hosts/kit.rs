@@ -16,7 +16,7 @@ use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::gate::logits::probe;
 use crate::hosts::probe::{Needs, features_here, glibc_of};
-use crate::model::{Artifact, Base, Digest, Version};
+use crate::model::{Base, Digest, Version};
 use crate::patchset::Series;
 use crate::process;
 
@@ -195,13 +195,8 @@ impl Kit {
         Ok(())
     }
 
-    /// Whether a file of this digest was brought.
-    pub fn holds(&self, artifact: &Artifact) -> bool {
-        self.files.contains(&artifact.sha256)
-    }
-
-    /// Whether a program of this digest was brought.
-    pub fn holds_digest(&self, digest: &Digest) -> bool {
+    /// Whether a program or library of this digest is in it.
+    pub fn holds(&self, digest: &Digest) -> bool {
         self.files.contains(digest)
     }
 
