@@ -11,6 +11,7 @@ use crate::gate::store::{Store, Writer};
 use crate::hosts::Task;
 use crate::hosts::kit::Kit;
 use crate::hosts::matrix::Cell;
+use crate::hosts::ssh::visible;
 use crate::model::{Digest, GateRecord, SideDefinition, SideStamp, SkippedGate};
 
 /// Stores what lies below `back`, the copy of a host's folder, as the run of `writer`. Gives one cell
@@ -59,6 +60,7 @@ pub fn records(task: &Task, kit: &Kit, writer: &Writer, back: &Path) -> Result<V
         } else if let Some(reason) = unread {
             cell.reason = Some(format!("its record cannot be read: {reason}"));
         }
+        cell.reason = cell.reason.map(|reason| visible(&reason));
         cells.push(cell);
     }
     Ok(cells)
@@ -141,7 +143,7 @@ pub fn error(back: &Path) -> Option<Error> {
     let text = std::fs::read_to_string(back.join("outcome.json")).ok()?;
     let value: Value = serde_json::from_str(&text).ok()?;
     let error = value.get("error")?;
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let text = |value: &Value| visible(value.as_str().unwrap_or_default());
     let kind = match error["kind"].as_str() {
         Some("finding") => Kind::Finding,
         Some("inconclusive") => Kind::Inconclusive,

@@ -225,6 +225,12 @@ impl Matrix {
                     .filter(|_| cell.verdict != Some(Verdict::Pass));
                 lines.extend(reason.map(|reason| format!("{}: {reason}", cell.gate)));
             }
+            let is_skipped = |cell: &&Cell| cell.verdict == Some(Verdict::Skipped);
+            let skipped = one.gates.iter().filter(is_skipped).count();
+            if skipped > 0 {
+                let of = one.gates.len();
+                lines.push(format!("{skipped} of {of} gates skipped, which is no pass"));
+            }
             if let Some(left) = &one.left {
                 lines.push(format!("{left} is left there; a later run removes it"));
             }
@@ -316,6 +322,16 @@ mod tests {
         lost.fail(&Error::environment("it is gone").hint("look"));
         lost.left = Some("run-1".to_owned());
         let near = one("near", State::Done, &[Some(Verdict::Fail)]);
+        let few = one(
+            "few",
+            State::Done,
+            &[Some(Verdict::Pass), Some(Verdict::Skipped)],
+        );
+        let said = Matrix { hosts: vec![few] }.text();
+        assert!(
+            said.ends_with("few: 1 of 2 gates skipped, which is no pass\n"),
+            "{said}"
+        );
         let matrix = Matrix {
             hosts: vec![lost, near],
         };

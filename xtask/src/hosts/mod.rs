@@ -246,10 +246,11 @@ fn prepare(ctx: &Ctx, base: &Base, tasks: &mut [Task]) -> Result<Kit> {
         task.plans = plans;
         for plan in missing {
             let needed = built_for(&plan.common().definition);
-            let names: Vec<&str> = (needed.iter().map(|backend| backend.name()))
+            // Both sides may want the same one.
+            let names: BTreeSet<&str> = (needed.iter().map(|backend| backend.name()))
                 .filter(|name| without.contains(name))
                 .collect();
-            let names = names.join(",");
+            let names = names.into_iter().collect::<Vec<_>>().join(",");
             let reason = format!("there is no build of {} for {names}", base.id);
             let hint = format!("cargo xtask build --backend {names} --base {}", base.id);
             task.skipped.push(skipped(&plan, reason, hint));

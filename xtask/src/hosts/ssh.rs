@@ -10,6 +10,9 @@ use crate::error::{Error, Result, ResultExt};
 use crate::model::{Host, HostKey};
 use crate::process::{self, End, Patience};
 
+/// Most lines that a short answer has.
+const LINES: usize = 10_000;
+
 /// How long a command that only asks or tidies up may take, besides the time to connect.
 pub const SHORT: Duration = Duration::from_secs(60);
 
@@ -184,11 +187,14 @@ impl<'a> Remote<'a> {
             },
             &mut |text| {
                 said.set(said.get() + 1);
-                line(text);
+                line(&visible(text));
             },
         );
         match end {
-            Ok(End::Exited { status, output }) => Ok(Ended::Code(status.code(), output)),
+            Ok(End::Exited { status, output }) => {
+                let output = output.iter().map(|line| visible(line)).collect();
+                Ok(Ended::Code(status.code(), output))
+            }
             Ok(End::Silent { after, .. }) => Ok(Ended::Silent(after)),
             Err(error) if own.is_set() => match ctx.cancel.is_set() && !heedless {
                 true => Err(error),
@@ -207,7 +213,11 @@ impl<'a> Remote<'a> {
             self.ssh(command),
             Limits::within(total),
             heedless,
-            &mut |line| lines.push(line.to_owned()),
+            &mut |line| {
+                if lines.len() < LINES {
+                    lines.push(line.to_owned());
+                }
+            },
         )?;
         match ended {
             Ended::Code(Some(0), _) => Ok(lines),
@@ -263,6 +273,15 @@ impl<'a> Remote<'a> {
         };
         Error::environment(message).hint(hint)
     }
+}
+
+/// What another machine says, without what a terminal would obey.
+pub fn visible(text: &str) -> String {
+    let plain = |c: char| match c.is_control() && c != '\n' {
+        true => char::REPLACEMENT_CHARACTER,
+        false => c,
+    };
+    text.chars().map(plain).collect()
 }
 
 /// A path as ssh's options take it within quotes.
@@ -336,6 +355,11 @@ mod tests {
             rsync[1].contains(" 'IdentityFile=\"/c/keys/a b\"'"),
             "{rsync:?}"
         );
+    }
+
+    #[test]
+    fn no_terminal_obeys_a_host() {
+        assert_eq!(visible("a\u{1b}[2Jb\nc"), "a\u{fffd}[2Jb\nc");
     }
 
     #[test]
