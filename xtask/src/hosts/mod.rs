@@ -26,6 +26,8 @@ pub mod ssh;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use crate::build::lookup::{Lookup, Machine};
+use crate::build::packages::{Package, install_command};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::gate::definition::Plan;
@@ -84,6 +86,19 @@ pub fn select(file: &HostsFile, names: &[String]) -> Result<Vec<Host>> {
     Ok(chosen)
 }
 
+/// Fails where the programs are missing on this machine that reach others.
+fn check_tools(lookup: &dyn Lookup) -> Result<()> {
+    for (name, package) in [("ssh", Package::Ssh), ("rsync", Package::Named("rsync"))] {
+        if lookup.find(name).is_none() {
+            return Err(
+                Error::environment(format!("{name} is not installed on this machine"))
+                    .hint(install_command(lookup, &[package])),
+            );
+        }
+    }
+    Ok(())
+}
+
 /// What is to run on one host.
 #[derive(Clone, Debug)]
 pub struct Task {
@@ -104,6 +119,7 @@ pub struct Task {
 /// Runs gates on `hosts`, side by side. A host that fails does not keep the others from going on: its
 /// failure stands in the matrix. An error means that nothing was run anywhere.
 pub fn run(ctx: &Ctx, request: &Request, hosts: &[Host], command: &str) -> Result<Matrix> {
+    check_tools(&Machine)?;
     let base = ctx.project.base(request.base.as_deref())?;
     let mut tasks = Vec::new();
     for host in hosts {
@@ -285,6 +301,16 @@ mod tests {
              runner = \"r\"\n[[host]]\nname = \"c\"\naddress = \"c\"\n",
         )
         .unwrap()
+    }
+
+    #[test]
+    fn what_is_missing_here_is_said_with_what_brings_it() {
+        use crate::build::lookup::fake::Fake;
+        check_tools(&Fake::complete()).unwrap();
+        let error = check_tools(&Fake::complete().without("rsync")).unwrap_err();
+        assert_eq!(error.hints(), ["sudo apt-get install rsync"]);
+        let error = check_tools(&Fake::complete().without("ssh")).unwrap_err();
+        assert_eq!(error.hints(), ["sudo apt-get install openssh-client"]);
     }
 
     #[test]

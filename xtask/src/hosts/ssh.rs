@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::ctx::{Cancel, Ctx};
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Result};
 use crate::model::{Host, HostKey};
 use crate::process::{self, End, Patience};
 
@@ -200,7 +200,7 @@ impl<'a> Remote<'a> {
                 true => Err(error),
                 false => Ok(Ended::TooLong(begun.elapsed())),
             },
-            Err(error) => Err(error).context(|| format!("host {}", self.host.name)),
+            Err(error) => Err(error),
         }
     }
 
