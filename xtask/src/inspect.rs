@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::build::{self, provenance};
+use crate::build::{self, cuda, provenance};
 use crate::error::{Error, Result, ResultExt};
 use crate::gate::artifacts::elf::Elf;
 use crate::model::{BuildManifest, Digest, Provenance};
@@ -26,6 +26,9 @@ pub struct Inspection {
     pub needed: Vec<String>,
     /// Number of symbols that it exports, read from the file.
     pub exports: usize,
+    /// What it holds for GPUs of NVIDIA's, read from the file; absent where that is nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cuda: Option<cuda::Images>,
 }
 
 /// Reads the stamp of `path`, and checks it against the file and the manifest beside it. A file
@@ -57,6 +60,7 @@ pub fn inspect(path: &Path) -> Result<Inspection> {
         }
         false => None,
     };
+    let images = cuda::images::require(&path, &bytes, &provenance.flags)?;
     let elf = Elf::read(&path)?.unwrap_or_default();
     Ok(Inspection {
         size: bytes.len() as u64,
@@ -65,6 +69,7 @@ pub fn inspect(path: &Path) -> Result<Inspection> {
         manifest,
         needed: elf.needed.into_iter().collect(),
         exports: elf.exports.len(),
+        cuda: images,
         path,
     })
 }

@@ -117,7 +117,7 @@ fn same_value(a: &str, b: &str) -> bool {
 /// The compilers that CMake settled on, from `<out>/CMakeFiles/<version>/CMake*Compiler.cmake`.
 pub fn compilers(out: &Path) -> Result<BTreeMap<String, Compiler>> {
     let mut compilers = BTreeMap::new();
-    for language in ["C", "CXX"] {
+    for language in ["C", "CXX", "CUDA"] {
         let name = format!("CMake{language}Compiler.cmake");
         let Some(file) = below_version(&out.join("CMakeFiles"), &name)? else {
             continue;

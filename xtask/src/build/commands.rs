@@ -109,7 +109,7 @@ fn compare(first: &Commands, second: &Commands) -> CommandDifferences {
 }
 
 /// Splits a command as a POSIX shell would, without expanding anything.
-fn split(command: &str) -> Vec<String> {
+pub(super) fn split(command: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;

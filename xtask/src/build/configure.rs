@@ -7,6 +7,7 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::build::Recipe;
+use crate::build::cuda::CudaKit;
 use crate::build::ext::{self, Ext};
 use crate::build::lookup::Lookup;
 use crate::build::shaders;
@@ -43,10 +44,16 @@ const FLAGS: [(&str, &str); 11] = [
 ];
 
 /// Backends and the options that they add.
-const BACKENDS: [(&str, &[(&str, &str)]); 2] = [("cpu", &[]), (VULKAN, &[("GGML_VULKAN", "ON")])];
+const BACKENDS: [(&str, &[(&str, &str)]); 3] = [
+    ("cpu", &[]),
+    (VULKAN, &[("GGML_VULKAN", "ON")]),
+    (CUDA, &[("GGML_CUDA", "ON")]),
+];
 
 /// The backend that [`VulkanKit`] is for.
 pub const VULKAN: &str = "vulkan";
+/// The backend that [`CudaKit`] is for.
+pub const CUDA: &str = "cuda";
 
 /// Variables by which a user steers compilers and CMake. They are left as they are, but another
 /// value means another build.
@@ -86,6 +93,9 @@ pub struct Request {
     /// What of Vulkan is used, in a build for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vulkan: Option<VulkanKit>,
+    /// What of CUDA is used, in a build for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cuda: Option<CudaKit>,
 }
 
 /// What has to be done before Ninja may run.
@@ -180,6 +190,7 @@ impl Request {
             flags,
             paths,
             vulkan: vulkan.cloned(),
+            cuda: None,
         })
     }
 
@@ -198,6 +209,7 @@ impl Request {
             ("the C compiler", old.tools.cc == self.tools.cc),
             ("the C++ compiler", old.tools.cxx == self.tools.cxx),
             ("what Vulkan is built with", old.vulkan == self.vulkan),
+            ("the CUDA toolkit", old.cuda == self.cuda),
             ("the processor", old.host == self.host),
             ("the environment of the compilers", old.env == self.env),
         ] {
@@ -313,7 +325,7 @@ impl Request {
 }
 
 /// Name of the file that holds the [`Request`].
-const FILE: &str = "configure.json";
+pub(super) const FILE: &str = "configure.json";
 /// Name of the file whose content is part of every compiler cache key.
 const HOST_FILE: &str = "host.txt";
 /// CMake's output.
@@ -366,7 +378,7 @@ fn compiler_list(compiler: &CompilerCommand) -> String {
 }
 
 /// A path as text for CMake, which cannot have quotes and separators of its own in it.
-fn path_text(path: &Path) -> Result<String> {
+pub(super) fn path_text(path: &Path) -> Result<String> {
     match path.to_str() {
         Some(text) if !text.contains(['"', ';', '$', '\\', '\n']) => Ok(text.to_owned()),
         _ => Err(Error::usage(format!(

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::build::configure::{self, Need, Request};
+use crate::build::cuda::{self, CudaKit};
 use crate::build::launcher::{self, Watch};
 use crate::build::lookup::Lookup;
 use crate::build::manifest::{self, Difference};
@@ -35,6 +36,10 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
         configure::VULKAN => Some(VulkanKit::resolve(ctx, lookup, &tools)?),
         _ => None,
     };
+    let cuda = match &*recipe.backend {
+        configure::CUDA => Some(CudaKit::resolve(ctx, lookup, &tools, recipe)?),
+        _ => None,
+    };
     let dir = recipe.dir(ctx);
     fs_err::create_dir_all(&dir)?;
     let _lock = crate::lock::file(ctx, &dir.join(".lock"))?;
@@ -53,7 +58,7 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
         }
         None => None,
     };
-    let request = Request::new(
+    let mut request = Request::new(
         ctx,
         lookup,
         recipe,
@@ -62,6 +67,9 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
         kit.as_ref(),
         paths,
     )?;
+    if let Some((kit, archs)) = &cuda {
+        kit.ask(&mut request, lookup, archs, &dir)?;
+    }
     let old = crate::model::read_json::<BuildManifest>(&dir.join(manifest::FILE)).ok();
     let need = if force {
         Need::Scratch("as asked for".to_owned())
@@ -109,15 +117,19 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
         .hint("run the same command again once nothing writes to them"));
     }
     let manifest = manifest::collect(ctx, recipe, &request, &sources, &dir)?;
-    manifest::write_beside(&dir, &manifest)?;
-    crate::model::write_json(&dir.join(manifest::FILE), &manifest)?;
-    Ok(Build { dir, manifest })
+    let build = Build { dir, manifest };
+    if cuda.is_some() {
+        cuda::images::check(&build)?;
+    }
+    manifest::write_beside(&build.dir, &build.manifest)?;
+    crate::model::write_json(&build.dir.join(manifest::FILE), &build.manifest)?;
+    Ok(build)
 }
 
 /// Refuses sources that are no longer those that the recipe speaks of: another command may have
 /// moved the tree while this one looked for tools or waited for a lock, and the manifest would
 /// then name a patch set that is not in the programs.
-fn held(ctx: &Ctx, recipe: &Recipe, sources: &Sources) -> Result<()> {
+pub(super) fn held(ctx: &Ctx, recipe: &Recipe, sources: &Sources) -> Result<()> {
     let found = sources.digest();
     if found == recipe.content {
         return Ok(());
@@ -209,7 +221,7 @@ fn drop_dead(ctx: &Ctx, request: &Request, dir: &Path) -> Result<()> {
     )))
 }
 
-fn compile(
+pub(super) fn compile(
     ctx: &Ctx,
     recipe: &Recipe,
     request: &Request,

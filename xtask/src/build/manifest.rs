@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::build::configure::{self, Request};
+use crate::build::cuda::CudaKit;
 use crate::build::source::Sources;
 use crate::build::vulkan::VulkanKit;
 use crate::build::{Build, Recipe, cache, provenance, stamp};
@@ -265,6 +266,7 @@ pub fn collect(
             .vulkan
             .as_ref()
             .map(VulkanKit::versions)
+            .or_else(|| request.cuda.as_ref().map(CudaKit::versions))
             .unwrap_or_default(),
         artifacts: Vec::new(),
     };

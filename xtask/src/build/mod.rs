@@ -23,6 +23,7 @@
 mod cache;
 mod commands;
 mod configure;
+pub mod cuda;
 pub mod debian;
 mod engine;
 mod ext;
@@ -123,8 +124,10 @@ pub struct Recipe {
     pub tree: Digest,
     /// Which tree it is.
     pub flavour: Flavour,
-    /// `cpu` or `vulkan`.
+    /// `cpu`, `vulkan` or `cuda`.
     pub backend: String,
+    /// What is asked of a build for CUDA.
+    pub cuda: cuda::Wish,
     /// The folder that holds the tree.
     pub source: PathBuf,
     /// Digest of the manifest that the folder had when the rest of the recipe was written. A
@@ -144,8 +147,11 @@ impl Recipe {
 
     /// The build folder.
     pub fn dir(&self, ctx: &Ctx) -> PathBuf {
-        ctx.project
-            .build_dir(&self.base, self.flavour, &self.backend)
+        let name = match self.cuda.probe {
+            true => "cuda-probe",
+            false => &self.backend,
+        };
+        ctx.project.build_dir(&self.base, self.flavour, name)
     }
 }
 
@@ -213,6 +219,7 @@ fn recipe(ctx: &Ctx, base: &Base, flavour: Flavour, backend: &str) -> Result<Rec
         tree,
         flavour,
         backend: backend.to_owned(),
+        cuda: cuda::Wish::default(),
         source,
         content,
         patchset,

@@ -211,7 +211,7 @@ fn clear_leftovers(parent: &Path) -> Result<()> {
 }
 
 /// A Python that has pip: the machine's own, else one in a temporary virtual environment.
-fn pip(
+pub(super) fn pip(
     ctx: &Ctx,
     lookup: &dyn Lookup,
     python: &Path,

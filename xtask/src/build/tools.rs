@@ -227,7 +227,7 @@ fn compiler(
 }
 
 /// CMake's id of the compiler whose `--version` is `text`, as far as it is known.
-fn family(text: &str) -> Option<&'static str> {
+pub(super) fn family(text: &str) -> Option<&'static str> {
     if text.contains("Apple clang") || text.contains("Apple LLVM") {
         Some("AppleClang")
     } else if text.contains("clang") {

@@ -6,7 +6,7 @@ use crate::build::launcher::{self, Chosen};
 use crate::build::lookup::{Lookup, Machine};
 use crate::build::{self, Build, CommandDifferences, FlagDifference};
 use crate::cli::args::BaseArg;
-use crate::cli::{Outcome, Status};
+use crate::cli::{Outcome, Status, build_cuda};
 use crate::ctx::Ctx;
 use crate::error::Result;
 use crate::model::Flavour;
@@ -22,7 +22,7 @@ pub struct BuildArgs {
     /// Build the working tree, with the series applied [default: both]
     #[arg(long)]
     patched: bool,
-    /// Where the models are to run: `cpu`, `vulkan`, or both with a comma between them
+    /// Where the models are to run: `cpu`, `vulkan`, `cuda`, or several with commas between them
     #[arg(
         long,
         value_name = "NAME",
@@ -30,6 +30,8 @@ pub struct BuildArgs {
         value_delimiter = ','
     )]
     backend: Vec<String>,
+    #[command(flatten)]
+    cuda: build_cuda::CudaArgs,
     /// What compilers are called through: `ccache`, `sccache`, `icecc`, `none`, or `auto`, the
     /// first of ccache and sccache that is installed
     #[arg(long, value_name = "NAME", env = launcher::VAR, default_value = "auto")]
@@ -44,12 +46,20 @@ pub fn run(ctx: &Ctx, args: BuildArgs) -> Result<Outcome> {
     for backend in &args.backend {
         build::backend(backend)?;
     }
+    let gpus = args.cuda.gpus(&args.backend)?;
     let base = ctx.project.base(args.base.base.as_deref())?;
-    let both = args.vanilla == args.patched;
     let lookup: &dyn Lookup = &Chosen {
         machine: &Machine,
         launcher: &args.launcher,
     };
+    if args.cuda.probe {
+        let flavour = match args.vanilla && !args.patched {
+            true => Flavour::Vanilla,
+            false => Flavour::Patched,
+        };
+        return build_cuda::probe(ctx, lookup, &base, flavour, gpus);
+    }
+    let both = args.vanilla == args.patched;
     let mut outcomes = Vec::new();
     for backend in &args.backend {
         let mut builds = Vec::new();
@@ -57,12 +67,16 @@ pub fn run(ctx: &Ctx, args: BuildArgs) -> Result<Outcome> {
             (Flavour::Vanilla, args.vanilla),
             (Flavour::Patched, args.patched),
         ] {
-            if wanted || both {
-                let force = args.force;
-                builds.push(build::ensure_with(
-                    ctx, lookup, &base, flavour, backend, force,
-                )?);
+            if !wanted && !both {
+                continue;
             }
+            let (force, gpus) = (args.force, gpus.clone());
+            builds.push(match &**backend {
+                build_cuda::NAME => {
+                    build_cuda::build(ctx, lookup, &base, flavour, gpus, force)?
+                }
+                _ => build::ensure_with(ctx, lookup, &base, flavour, backend, force)?,
+            });
         }
         let compared = match builds.as_slice() {
             [vanilla, patched] => Some((

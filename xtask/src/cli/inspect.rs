@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::cli::{Outcome, Status};
+use crate::cli::{Outcome, Status, build_cuda};
 use crate::ctx::Ctx;
 use crate::error::{Kind, Result};
 use crate::inspect::{Inspection, inspect};
@@ -71,6 +71,9 @@ fn show(found: &Inspection) -> String {
     }
     rows.push(("needs", found.needed.join(" ")));
     rows.push(("exports", format!("{} symbols", found.exports)));
+    if let Some(images) = &found.cuda {
+        rows.push(("for GPUs", build_cuda::images(images)));
+    }
     rows.push((
         "manifest",
         match &found.manifest {

@@ -6,6 +6,7 @@ mod args;
 mod bench;
 mod bench_kernels;
 mod build;
+mod build_cuda;
 mod compare;
 mod doctor;
 mod edit;

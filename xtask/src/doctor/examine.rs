@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::build::lookup::Lookup;
 use crate::build::packages::{Package, install_command};
 use crate::build::tools::{self, CompilerCommand, Found};
-use crate::build::{Build, provision, vulkan};
+use crate::build::{Build, cuda, provision, vulkan};
 use crate::ctx::Ctx;
 use crate::doctor::{Check, Need, State};
 use crate::error::Result;
@@ -40,6 +40,7 @@ pub fn examine(ctx: &Ctx, base: Option<&str>, lookup: &dyn Lookup) -> Result<Vec
     }
     list.push(machine.launcher(&wanted));
     list.push(machine.vulkan(&wanted));
+    list.push(machine.cuda(&wanted));
     for (name, package) in [("ssh", Package::Ssh), ("rsync", Package::Named("rsync"))] {
         list.push(machine.program(name, package, "gate --host"));
     }
@@ -252,6 +253,22 @@ impl Examiner<'_> {
                 if error.message().contains("too old") {
                     check.state = State::TooOld;
                 }
+            }
+        }
+        check
+    }
+
+    fn cuda(&self, wanted: &Toolchains) -> Check {
+        let mut check = self.missing("CUDA", Need::Optional, "build --backend cuda");
+        match cuda::survey(self.ctx, self.lookup, &wanted.cuda) {
+            Ok(found) => {
+                check.state = State::Ok;
+                check.found = Some(found);
+            }
+            Err(error) => {
+                check.state = State::TooOld;
+                check.found = Some(error.to_string());
+                check.fix = error.hints().first().cloned();
             }
         }
         check

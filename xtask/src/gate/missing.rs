@@ -130,12 +130,9 @@ fn look(
         for flavour in [Flavour::Vanilla, Flavour::Patched] {
             let name = backend.name();
             if Build::find(ctx, &base.id, flavour, name)?.is_none() {
-                let hint = match backend {
-                    _ if request.prebuilt => "it was not brought here".to_owned(),
-                    GateBackend::Vulkan => {
-                        format!("cargo xtask build --backend {name} --base {}", base.id)
-                    }
-                    _ => "name two servers with --baseline and --candidate".to_owned(),
+                let hint = match request.prebuilt {
+                    true => "it was not brought here".to_owned(),
+                    false => format!("cargo xtask build --backend {name} --base {}", base.id),
                 };
                 let reason = format!("there is no {flavour} build of {} for {name}", base.id);
                 return Ok(Err((reason, hint)));

@@ -44,6 +44,7 @@ pub mod counters;
 pub mod definition;
 pub mod device;
 pub mod drafts;
+mod driver;
 pub mod goldens;
 pub mod identity;
 pub mod integrity;

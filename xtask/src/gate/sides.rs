@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::build::Build;
+use crate::build::lookup::Machine;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::gate::Request;
 use crate::gate::client::Client;
 use crate::gate::definition::Plan;
 use crate::gate::device::{self, Device};
+use crate::gate::driver;
 use crate::gate::identity::{self, Side};
 use crate::gate::missing::Ready;
 use crate::gate::remote::{self, Address};
@@ -78,10 +80,8 @@ impl<'a> Sides<'a> {
             let builds = match (backend, &request.patches) {
                 (any, _) if request.prebuilt => found(ctx, &base, &series, any)?,
                 (GateBackend::Cpu, Some(patches)) => some(ctx, &base, patches)?,
-                // Those for Vulkan were made before, or the gate would be skipped; see `missing`.
-                (GateBackend::Cpu | GateBackend::Vulkan, None) => {
-                    whole(ctx, &base, &series, backend)?
-                }
+                // Those for GPUs were made before, or the gate would be skipped; see `missing`.
+                (_, None) => whole(ctx, &base, &series, backend)?,
                 (other, _) => found(ctx, &base, &series, other)?,
             };
             if !request.unstamped {
@@ -136,6 +136,9 @@ impl<'a> Sides<'a> {
                 side.check_stamps()?;
             }
             side.device = Device::of(gate, definition)?;
+            if device::backend(gate, definition) == GateBackend::Cuda {
+                driver::runs(&Machine, &self.root, &side.files())?;
+            }
             Ok(side)
         };
         if let Some((baseline, candidate)) = self.named {
@@ -268,6 +271,7 @@ fn some(ctx: &Ctx, base: &Base, patches: &[Patch]) -> Result<[Build; 2]> {
         tree: pristine.manifest.digest(),
         flavour: Flavour::Patched,
         backend: "cpu".to_owned(),
+        cuda: Default::default(),
         content: crate::patchset::scan(&source)?.digest(),
         source,
         patchset: Some(PatchSetStamp {

@@ -39,7 +39,7 @@ pub struct BuildManifest {
     pub tree: Digest,
     /// Which tree it was built from.
     pub flavour: Flavour,
-    /// `cpu` or `vulkan`.
+    /// `cpu`, `vulkan` or `cuda`.
     pub backend: String,
     /// The patch set; absent for vanilla.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,7 +49,7 @@ pub struct BuildManifest {
     /// Build options as CMake really cached them (`CMAKE_*`, `GGML_*`, `LLAMA_*`, `OPENCOTI_*`
     /// and `BUILD_SHARED_LIBS`), without paths of this machine.
     pub flags: BTreeMap<String, String>,
-    /// Compilers, by language (`C`, `CXX`).
+    /// Compilers, by language (`C`, `CXX`, `CUDA`).
     pub compilers: BTreeMap<String, Compiler>,
     /// `cmake --version`.
     pub cmake: String,
@@ -58,7 +58,8 @@ pub struct BuildManifest {
     /// Compiler launcher, such as `ccache`; absent where none was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<String>,
-    /// Versions of what the backend needs besides, by name: `glslc`, `vulkan-headers`.
+    /// Versions of what the backend needs besides, by name: `glslc`, `vulkan-headers`,
+    /// `cuda`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub backend_tools: BTreeMap<String, String>,
     /// Everything that was built and is used: programs and libraries.

@@ -3,6 +3,7 @@
 //! request to CMake, the cache's index) stays in that room.
 
 mod build;
+mod cuda;
 mod digest;
 mod fixture;
 mod gate;
@@ -32,6 +33,7 @@ mod upstreams;
 mod verdict;
 
 pub use build::{Artifact, BuildManifest, Compiler, Flavour, PatchSetStamp};
+pub use cuda::{CudaArch, CudaArchs, CudaTools, CudaWheel};
 pub use digest::Digest;
 pub use fixture::{Fixture, Fixtures};
 pub use gate::{

@@ -23,7 +23,7 @@ pub struct Provenance {
     pub tree: Digest,
     /// Which tree it was built from.
     pub flavour: Flavour,
-    /// `cpu` or `vulkan`.
+    /// `cpu`, `vulkan` or `cuda`.
     pub backend: String,
     /// The patch set; absent for vanilla.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::Digest;
+use crate::model::{CudaTools, Digest};
 
 /// The whole file.
 #[derive(Clone, Debug, Deserialize)]
@@ -24,6 +24,8 @@ pub struct Toolchains {
     pub launcher: Launcher,
     /// What a build for Vulkan needs besides.
     pub vulkan: VulkanTools,
+    /// What a build for CUDA needs besides.
+    pub cuda: CudaTools,
 }
 
 /// A build tool.
