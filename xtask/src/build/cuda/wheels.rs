@@ -297,6 +297,7 @@ fn complete(ctx: &Ctx, root: &Path, cc: &Path) -> Result<()> {
             process::last_lines(&done.output, 3)
         )));
     }
+    fs_err::remove_file(&source)?;
     // A compiler cache knows a compiler by its time stamp, and pip's is the moment of unpacking: the
     // same toolkit, unpacked anew, would find nothing that it compiled before.
     let fixed = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);

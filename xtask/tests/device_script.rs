@@ -1,0 +1,112 @@
+//! `gates/device/cuda.sh` without a GPU: what it would run, what it refuses, and, where real builds are wanted, a run on
+//! processors.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "support/real.rs"]
+mod real;
+
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use llama_patchset::model::{GateRecord, Verdict, read_json};
+use real::root;
+
+fn script(args: &[&str], dir: &Path, vars: &[(&str, &str)]) -> (i32, String) {
+    let output = Command::new("bash")
+        .arg(root().join("gates/device/cuda.sh"))
+        .args(args)
+        .envs(vars.iter().copied())
+        .current_dir(dir)
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (
+        output.status.code().unwrap(),
+        String::from_utf8(text).unwrap(),
+    )
+}
+
+#[test]
+fn the_plan_is_said_without_a_gpu() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, text) = script(&["--dry-run", "BIN", "OUT"], dir.path(), &[]);
+    assert_eq!(code, 0, "{text}");
+    for kind in ["chash:", "drafts-", "perf-", "ckpt-"] {
+        assert!(text.contains(kind), "{kind}: {text}");
+    }
+    assert_eq!(
+        std::fs::read_dir(dir.path()).unwrap().count(),
+        0,
+        "it wrote"
+    );
+    let one = [("DEVICE_GATES", "perf-nextn")];
+    let (code, text) = script(&["--dry-run", "BIN", "OUT"], dir.path(), &one);
+    assert_eq!((code, text.lines().count()), (0, 1), "{text}");
+}
+
+#[test]
+fn what_cannot_be_run_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    for (args, vars, says) in [
+        (&["BIN"][..], &[][..], "usage:"),
+        (&["--fast", "BIN", "OUT"], &[], "usage:"),
+        (
+            &["--dry-run", "B", "O"],
+            &[("DEVICE_GATES", "none")],
+            "no gate none in the plan",
+        ),
+        (&["--cpu", ".", "out"], &[], "missing: "),
+    ] {
+        let (code, text) = script(args, dir.path(), vars);
+        assert_eq!(code, 2, "{text}");
+        assert!(text.contains(says), "{says}: {text}");
+    }
+}
+
+#[test]
+fn it_runs_on_processors_and_not_on_a_gpu_that_is_not_there() {
+    if !real::wanted("it_runs_on_processors_and_not_on_a_gpu_that_is_not_there") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let bin = dir.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    symlink(env!("CARGO_BIN_EXE_xtask"), bin.join("xtask")).unwrap();
+    for side in ["vanilla", "patched"] {
+        let built = root().join(format!("target/llama/llama-0.5.0/{side}-cpu/out/bin"));
+        symlink(built, bin.join(side)).unwrap();
+    }
+    let one = [("DEVICE_GATES", "chash-nextn-kv-only")];
+    let (code, text) = script(&["--cpu", "bin", "out"], dir.path(), &one);
+    assert_eq!(code, 0, "{text}");
+    let file = dir
+        .path()
+        .join("out/records/latest-chash-nextn-kv-only.json");
+    let record: GateRecord = read_json(&file).unwrap();
+    assert_eq!(record.verdict, Verdict::Pass);
+    assert!(dir.path().join("out/logs.tar.gz").is_file());
+    // Without time, nothing is a pass.
+    let none = [one[0], ("DEVICE_SECONDS", "5")];
+    let (code, text) = script(&["--cpu", "bin", "late"], dir.path(), &none);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("left out: chash-nextn-kv-only"), "{text}");
+    // A machine that says it has a GPU, and servers that see none.
+    let smi = dir.path().join("nvidia-smi");
+    std::fs::write(
+        &smi,
+        "#!/bin/sh\necho 'NVIDIA H100, 9.0, 580.95.05, 81559 MiB'\n",
+    )
+    .unwrap();
+    std::fs::set_permissions(&smi, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!(
+        "{}:{}",
+        dir.path().display(),
+        std::env::var("PATH").unwrap()
+    );
+    let (code, text) = script(&["bin", "gpu"], dir.path(), &[one[0], ("PATH", &path)]);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("no CUDA device"), "{text}");
+}
