@@ -252,7 +252,9 @@ impl CudaKit {
         }
         let cxx = &request.tools.cxx;
         let mut words: Vec<String> = Vec::new();
+        // icecc sends sources to machines that have no toolkit.
         let launcher = request.tools.launcher.as_ref();
+        let launcher = launcher.filter(|launcher| launcher.name() != "icecc");
         // nvcc hands all to the host compiler. ccache has files at relative paths by itself, and would
         // take this for a word that differs from folder to folder.
         if launcher.is_none_or(|launcher| launcher.name() != "ccache") {

@@ -72,9 +72,7 @@ pub fn run(ctx: &Ctx, args: BuildArgs) -> Result<Outcome> {
             }
             let (force, gpus) = (args.force, gpus.clone());
             builds.push(match &**backend {
-                build_cuda::NAME => {
-                    build_cuda::build(ctx, lookup, &base, flavour, gpus, force)?
-                }
+                build_cuda::NAME => build_cuda::build(ctx, lookup, &base, flavour, gpus, force)?,
                 _ => build::ensure_with(ctx, lookup, &base, flavour, backend, force)?,
             });
         }

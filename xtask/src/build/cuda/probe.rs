@@ -14,7 +14,7 @@ use crate::build::configure::{self, Need, Request};
 use crate::build::cuda::{ARCHS, CudaKit, GpuWish, Images, images};
 use crate::build::lookup::Lookup;
 use crate::build::source::Sources;
-use crate::build::{commands, engine, ext, tools};
+use crate::build::{commands, engine, ext, launcher, tools};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{Base, CudaArchs, Flavour, Version};
@@ -132,7 +132,9 @@ pub fn run(
         ))
         .hint("the tree is of another time: name kernels that it has in xtask/src/build/cuda/probe.rs"));
     }
-    engine::compile(ctx, &recipe, &request, &dir, None)?;
+    let watch = launcher::begin(ctx, lookup, request.tools.launcher.as_ref(), &dir)?;
+    engine::compile(ctx, &recipe, &request, &dir, None, &watch)?;
+    watch.end(ctx)?;
     let library = link(ctx, &request, &dir, &objects)?;
     let flags = [(ARCHS.to_owned(), archs.to_string())].into();
     let images = images::require(&library, &fs_err::read(&library)?, &flags)?;
