@@ -259,7 +259,8 @@ impl CudaKit {
         // take this for a word that differs from folder to folder.
         if launcher.is_none_or(|launcher| launcher.name() != "ccache") {
             let dir = configure::path_text(dir)?;
-            words.push(format!("-Xcompiler=-ffile-prefix-map=\"{dir}\"=.."));
+            // Two shells read it: that of Ninja, and that of nvcc.
+            words.push(format!("\"-Xcompiler=-ffile-prefix-map=\\\"{dir}\\\"=..\""));
         }
         words.extend(cxx.args.iter().map(|word| format!("-Xcompiler={word}")));
         words.extend(lookup.var("CUDAFLAGS"));

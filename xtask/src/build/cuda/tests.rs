@@ -236,7 +236,8 @@ fn cmake_is_asked_for_all_of_it() {
     );
     assert_eq!(request.env["NVCC_APPEND_FLAGS"], "-G");
     let plain = ask(&machine.without("ccache"));
-    assert!(plain.flags["CMAKE_CUDA_FLAGS"].starts_with("-Xcompiler=-ffile-prefix-map=\"/b\"=.."));
+    let map = r#""-Xcompiler=-ffile-prefix-map=\"/b\"=..""#;
+    assert_eq!(plain.flags["CMAKE_CUDA_FLAGS"], format!("{map} -lineinfo"));
     // Another toolkit: nothing that was made with the old one stays.
     let dir = toy.dir.path().join("build");
     std::fs::create_dir_all(dir.join("out")).unwrap();
