@@ -11,7 +11,9 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use llama_patchset::model::{GateRecord, Verdict, read_json};
+use llama_patchset::gate::definition;
+use llama_patchset::model::{GateBackend, GateRecord, Verdict, read_json};
+use llama_patchset::project::Project;
 use real::root;
 
 fn script(args: &[&str], dir: &Path, vars: &[(&str, &str)]) -> (i32, String) {
@@ -45,6 +47,40 @@ fn the_plan_is_said_without_a_gpu() {
     let one = [("DEVICE_GATES", "perf-nextn")];
     let (code, text) = script(&["--dry-run", "BIN", "OUT"], dir.path(), &one);
     assert_eq!((code, text.lines().count()), (0, 1), "{text}");
+}
+
+/// Each definition of the plan is one on a GPU, too.
+#[test]
+fn the_definitions_hold_on_cuda() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, text) = script(&["--dry-run", "BIN", "OUT"], dir.path(), &[]);
+    let ids: Vec<String> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("would run ")?.split([' ', ':']).next())
+        .map(str::to_owned)
+        .collect();
+    assert!(ids.len() > 8, "{text}");
+    let gates = dir.path().join("gates");
+    std::fs::create_dir(&gates).unwrap();
+    std::fs::create_dir(dir.path().join("registry")).unwrap();
+    std::fs::write(dir.path().join("registry/upstreams.toml"), "schema = 1\n").unwrap();
+    symlink(root().join("gates/prompts"), gates.join("prompts")).unwrap();
+    std::fs::copy(
+        root().join("gates/fixtures.toml"),
+        gates.join("fixtures.toml"),
+    )
+    .unwrap();
+    for id in &ids {
+        let name = format!("{id}.toml");
+        let text = std::fs::read_to_string(root().join("gates").join(&name)).unwrap();
+        // As the script does it.
+        let text = text.replacen("\nmodel = ", "\nbackend = \"cuda\"\nmodel = ", 1);
+        std::fs::write(gates.join(name), text).unwrap();
+    }
+    let project = Project::new(dir.path(), &dir.path().join("cache")).unwrap();
+    for plan in definition::load(&project, &ids, false).unwrap() {
+        assert_eq!(plan.common().definition.backend, GateBackend::Cuda);
+    }
 }
 
 #[test]

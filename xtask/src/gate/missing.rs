@@ -196,14 +196,22 @@ fn no_device(backend: GateBackend, wanted: &GateDevice, dev: &Path) -> Option<Mi
 
 /// The device of a backend, where there is none. `dev` is the folder of devices.
 fn gpu(backend: GateBackend, dev: &Path) -> Option<Missing> {
+    // A container may be given another one than the first.
+    let nvidia = || {
+        let nodes = std::fs::read_dir(dev).into_iter().flatten().flatten();
+        let mut names = nodes.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.any(|name| {
+            let number = name.strip_prefix("nvidia").unwrap_or_default();
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        })
+    };
     let there = match backend {
         GateBackend::Cpu => true,
-        GateBackend::Cuda => dev.join("nvidia0").exists() || dev.join("dxg").exists(),
+        GateBackend::Cuda => nvidia() || dev.join("dxg").exists(),
         GateBackend::Vulkan => {
             let nodes = std::fs::read_dir(dev.join("dri")).into_iter().flatten();
             let mut names = nodes.flatten().map(|entry| entry.file_name());
-            names.any(|name| name.to_string_lossy().starts_with("renderD"))
-                || dev.join("nvidia0").exists()
+            names.any(|name| name.to_string_lossy().starts_with("renderD")) || nvidia()
         }
     };
     (!there).then(|| {
@@ -272,7 +280,11 @@ mod tests {
         assert!(missing(GateBackend::Vulkan));
         fs_err::write(dev.path().join("dri/renderD128"), "").unwrap();
         assert!(!missing(GateBackend::Vulkan) && missing(GateBackend::Cuda));
-        fs_err::write(dev.path().join("nvidia0"), "").unwrap();
+        // The driver's own nodes are no GPU.
+        fs_err::write(dev.path().join("nvidiactl"), "").unwrap();
+        fs_err::write(dev.path().join("nvidia-uvm"), "").unwrap();
+        assert!(missing(GateBackend::Cuda));
+        fs_err::write(dev.path().join("nvidia3"), "").unwrap();
         assert!(!missing(GateBackend::Cuda));
     }
 
