@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::build::Recipe;
 use crate::build::ext::{self, Ext};
 use crate::build::lookup::Lookup;
+use crate::build::options::{self, compiler_list, path_text};
 use crate::build::shaders;
 use crate::build::tools::{CompilerCommand, Toolset};
 use crate::build::vulkan::VulkanKit;
@@ -16,37 +17,6 @@ use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{Digest, Flavour};
 use crate::process;
-
-/// Options of every build.
-///
-/// `GGML_NATIVE` stays as upstream has it, on: gates compare builds on the machine that runs
-/// them, and speed is judged on what that machine can do. A build folder or compiler cache that
-/// reaches another kind of processor is not used there; see [`Request::host`].
-const FLAGS: [(&str, &str); 11] = [
-    ("BUILD_SHARED_LIBS", "ON"),
-    // Programs find their libraries beside them, wherever the folder is moved to, and the
-    // folder's path is not in the files.
-    ("CMAKE_BUILD_RPATH_USE_ORIGIN", "ON"),
-    ("CMAKE_BUILD_TYPE", "Release"),
-    ("CMAKE_EXPORT_COMPILE_COMMANDS", "ON"),
-    // We choose the compiler cache.
-    ("GGML_CCACHE", "OFF"),
-    ("LLAMA_BUILD_EXAMPLES", "OFF"),
-    ("LLAMA_BUILD_TESTS", "OFF"),
-    // No web UI: building it needs npm, and the prebuilt one is downloaded.
-    ("LLAMA_BUILD_UI", "OFF"),
-    ("LLAMA_USE_PREBUILT_UI", "OFF"),
-    // Nothing under test talks to the network; trees of before the option's retirement link
-    // libcurl otherwise.
-    ("LLAMA_CURL", "OFF"),
-    ("LLAMA_OPENSSL", "OFF"),
-];
-
-/// Backends and the options that they add.
-const BACKENDS: [(&str, &[(&str, &str)]); 2] = [("cpu", &[]), (VULKAN, &[("GGML_VULKAN", "ON")])];
-
-/// The backend that [`VulkanKit`] is for.
-pub const VULKAN: &str = "vulkan";
 
 /// Variables by which a user steers compilers and CMake. They are left as they are, but another
 /// value means another build.
@@ -99,16 +69,6 @@ pub enum Need {
     Scratch(String),
 }
 
-/// The options of `backend`; an unknown one is a usage error.
-pub fn backend(name: &str) -> Result<&'static [(&'static str, &'static str)]> {
-    let known = BACKENDS.iter().find(|(known, _)| *known == name);
-    known.map(|(_, flags)| *flags).ok_or_else(|| {
-        let names = BACKENDS.iter().map(|(name, _)| *name);
-        Error::usage(format!("unknown backend `{name}`"))
-            .hint(crate::project::suggest(name, names, "backends"))
-    })
-}
-
 impl Request {
     /// What is to be asked of CMake for `recipe`.
     pub fn new(
@@ -125,8 +85,9 @@ impl Request {
         let mut set = |name: &str, value: String| {
             flags.insert(name.to_owned(), value);
         };
-        for (name, value) in FLAGS.iter().chain(backend(&recipe.backend)?) {
-            set(name, (*value).to_owned());
+        let own = options::of(&recipe.backend, recipe.variant)?;
+        for (name, value) in own {
+            set(&name, value);
         }
         set("CMAKE_C_COMPILER", compiler_list(&tools.cc));
         set("CMAKE_CXX_COMPILER", compiler_list(&tools.cxx));
@@ -135,6 +96,7 @@ impl Request {
             // What compilers embed of paths is then the same in every folder, and the same
             // with a compiler cache that works on relative paths.
             let mut text = format!("-ffile-prefix-map=\"{}\"=..", path_text(&dir)?);
+            text.push_str(&options::compile_flags(recipe.variant.profile));
             for var in [format!("{language}FLAGS"), "CPPFLAGS".to_owned()] {
                 if let Some(more) = lookup.var(&var) {
                     text.push(' ');
@@ -356,27 +318,6 @@ fn failure(output: &str, flavour: Flavour) -> Error {
     )
 }
 
-/// A compiler in the form that CMake takes: path and arguments as a list.
-fn compiler_list(compiler: &CompilerCommand) -> String {
-    let path = compiler.path.display().to_string();
-    std::iter::once(path)
-        .chain(compiler.args.iter().cloned())
-        .collect::<Vec<_>>()
-        .join(";")
-}
-
-/// A path as text for CMake, which cannot have quotes and separators of its own in it.
-fn path_text(path: &Path) -> Result<String> {
-    match path.to_str() {
-        Some(text) if !text.contains(['"', ';', '$', '\\', '\n']) => Ok(text.to_owned()),
-        _ => Err(Error::usage(format!(
-            "{} cannot be a build folder or a tool of one: CMake does not take such a path",
-            path.display()
-        ))
-        .hint("move the checkout to a path without quotes, semicolons, dollars, backslashes")),
-    }
-}
-
 /// What `cc` makes of `-march=native`: the processor as far as generated code depends on it.
 /// Where it cannot tell, a fixed value.
 fn host(lookup: &dyn Lookup, cc: &CompilerCommand) -> Digest {
@@ -410,15 +351,6 @@ pub fn scratch(dir: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Paths that stand in cached values and commands, with the names that replace them.
-pub fn places(ctx: &Ctx, dir: &Path) -> Vec<(String, &'static str)> {
-    let text = |path: PathBuf| path.display().to_string();
-    vec![
-        (text(dir.to_path_buf()), "<build>"),
-        (text(ctx.project.root().to_path_buf()), "<checkout>"),
-    ]
 }
 
 #[cfg(test)]
@@ -488,24 +420,11 @@ mod tests {
     }
 
     #[test]
-    fn unknown_backends_are_usage_errors() {
-        let error = backend("cpuu").unwrap_err();
-        assert_eq!(error.kind(), crate::Kind::Usage);
-        assert_eq!(error.hints(), ["did you mean `cpu`?"]);
-    }
-
-    #[test]
     fn a_compiler_that_does_not_work_is_told_apart() {
         let text = "-- x\nCMake Error at a.cmake:1:\n  The C compiler\n\n  is not able to compile \
                     a simple test program.\n";
         let error = failure(text, Flavour::Patched);
         assert_eq!(error.kind(), crate::Kind::Environment);
         assert!(error.message().starts_with("cmake failed:\nCMake Error at"));
-    }
-
-    #[test]
-    fn odd_paths_are_refused() {
-        assert!(path_text(Path::new("/a b/c")).is_ok());
-        assert!(path_text(Path::new("/a;b")).is_err());
     }
 }

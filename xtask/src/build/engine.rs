@@ -12,7 +12,7 @@ use crate::build::ninja::{Line, Reader};
 use crate::build::source::Sources;
 use crate::build::tools::{self, Toolset};
 use crate::build::vulkan::VulkanKit;
-use crate::build::{Build, Recipe, ext, shaders};
+use crate::build::{Build, Recipe, ext, options, shaders};
 use crate::ctx::{Ctx, Task};
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{BuildManifest, Flavour};
@@ -28,11 +28,11 @@ const LOG: &str = "build.log";
 
 /// Builds `recipe` where anything changed, else finds it done; see [`crate::build`].
 pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Result<Build> {
-    configure::backend(&recipe.backend)?;
+    options::of(&recipe.backend, recipe.variant)?;
     let tools = tools::resolve(ctx, lookup)?;
     // Before anything is made: what is too old is not found out by a compiler.
     let kit = match &*recipe.backend {
-        configure::VULKAN => Some(VulkanKit::resolve(ctx, lookup, &tools)?),
+        options::VULKAN => Some(VulkanKit::resolve(ctx, lookup, &tools)?),
         _ => None,
     };
     let dir = recipe.dir(ctx);

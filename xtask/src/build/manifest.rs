@@ -7,10 +7,10 @@ use std::process::Command;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::build::configure::{self, Request};
+use crate::build::configure::Request;
 use crate::build::source::Sources;
 use crate::build::vulkan::VulkanKit;
-use crate::build::{Build, Recipe, cache, provenance, stamp};
+use crate::build::{Build, Recipe, cache, options, provenance, stamp};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{Artifact, BuildManifest, Digest, Provenance};
@@ -254,9 +254,10 @@ pub fn collect(
         tree: recipe.tree,
         flavour: recipe.flavour,
         backend: recipe.backend.clone(),
+        variant: recipe.variant,
         patchset: recipe.patchset.clone(),
         source: sources.digest(),
-        flags: cached.flags(&configure::places(ctx, dir)),
+        flags: cached.flags(&options::places(ctx, dir)),
         compilers,
         cmake: request.tools.cmake.version.to_string(),
         ninja: request.tools.ninja.version.to_string(),
@@ -416,6 +417,7 @@ mod tests {
                 tree: Digest::of(b""),
                 flavour: Flavour::Vanilla,
                 backend: "cpu".to_owned(),
+                variant: Default::default(),
                 patchset: None,
                 source: Digest::of(b""),
                 flags: [("GGML_NATIVE".to_owned(), "ON".to_owned())].into(),

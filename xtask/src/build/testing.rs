@@ -31,6 +31,7 @@ impl Toy {
             tree: Digest::of(b""),
             flavour,
             backend: "cpu".to_owned(),
+            variant: Default::default(),
             source: PathBuf::from("/nonexistent"),
             content: Digest::of(b""),
             patchset: None,

@@ -9,7 +9,7 @@ use crate::cli::args::BaseArg;
 use crate::cli::{Outcome, Status};
 use crate::ctx::Ctx;
 use crate::error::Result;
-use crate::model::Flavour;
+use crate::model::{Flavour, Libraries, Processors, Profile, Variant};
 
 /// Flags of `build`.
 #[derive(Debug, clap::Args)]
@@ -34,9 +34,45 @@ pub struct BuildArgs {
     /// first of ccache and sccache that is installed
     #[arg(long, value_name = "NAME", env = launcher::VAR, default_value = "auto")]
     launcher: String,
+    /// What compilers are asked to do: `asan` and `ubsan` build with sanitizers
+    #[arg(long, value_name = "NAME", default_value = "release", value_parser = profile())]
+    profile: Profile,
+    /// Whether llama.cpp's libraries lie beside the programs or are inside them
+    #[arg(long, value_name = "KIND", default_value = "shared", value_parser = ["shared", "static"])]
+    libraries: String,
+    /// Compile the CPU backend for each sort of processor instead of this one; the best is loaded
+    /// at run time
+    #[arg(long)]
+    cpu_variants: bool,
     /// Remove what was built before
     #[arg(long)]
     force: bool,
+}
+
+impl BuildArgs {
+    fn variant(&self) -> Variant {
+        Variant {
+            profile: self.profile,
+            libraries: match &*self.libraries {
+                "static" => Libraries::Static,
+                _ => Libraries::Shared,
+            },
+            processors: match self.cpu_variants {
+                true => Processors::All,
+                false => Processors::Native,
+            },
+        }
+    }
+}
+
+/// Reads the name of a profile.
+pub fn profile() -> impl clap::builder::TypedValueParser<Value = Profile> {
+    use clap::builder::TypedValueParser as _;
+    let names = Profile::ALL.map(Profile::name);
+    clap::builder::PossibleValuesParser::new(names).map(|name| {
+        let known = Profile::ALL.into_iter().find(|one| one.name() == name);
+        known.unwrap_or_default()
+    })
 }
 
 /// Runs the command.
@@ -50,6 +86,7 @@ pub fn run(ctx: &Ctx, args: BuildArgs) -> Result<Outcome> {
         machine: &Machine,
         launcher: &args.launcher,
     };
+    let variant = args.variant();
     let mut outcomes = Vec::new();
     for backend in &args.backend {
         let mut builds = Vec::new();
@@ -60,7 +97,7 @@ pub fn run(ctx: &Ctx, args: BuildArgs) -> Result<Outcome> {
             if wanted || both {
                 let force = args.force;
                 builds.push(build::ensure_with(
-                    ctx, lookup, &base, flavour, backend, force,
+                    ctx, lookup, &base, flavour, backend, variant, force,
                 )?);
             }
         }
@@ -161,10 +198,8 @@ fn summary(ctx: &Ctx, build: &Build) -> String {
     let launcher = launcher::last(&build.dir);
     let launcher = launcher.map_or_else(String::new, |stats| format!("  {}\n", stats.summary()));
     format!(
-        "{} {}-{}: {} programs and libraries, {}.{} MB, in {}{patchset}\n{launcher}",
-        manifest.base,
-        manifest.flavour,
-        manifest.backend,
+        "{}: {} programs and libraries, {}.{} MB, in {}{patchset}\n{launcher}",
+        manifest.name(),
         manifest.artifacts.len(),
         size / 1_000_000,
         size % 1_000_000 / 100_000,

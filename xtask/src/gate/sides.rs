@@ -268,6 +268,7 @@ fn some(ctx: &Ctx, base: &Base, patches: &[Patch]) -> Result<[Build; 2]> {
         tree: pristine.manifest.digest(),
         flavour: Flavour::Patched,
         backend: "cpu".to_owned(),
+        variant: Default::default(),
         content: crate::patchset::scan(&source)?.digest(),
         source,
         patchset: Some(PatchSetStamp {
@@ -371,6 +372,7 @@ mod tests {
             tree,
             flavour: Flavour::Patched,
             backend: "cuda".to_owned(),
+            variant: Default::default(),
             patchset: Some(PatchSetStamp {
                 id: set,
                 patches: Vec::new(),

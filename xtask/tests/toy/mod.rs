@@ -126,6 +126,7 @@ impl Toy {
             tree: tree.digest(),
             flavour,
             backend: "cpu".to_owned(),
+            variant: Default::default(),
             source: self.source.clone(),
             content: tree.digest(),
             patchset: (flavour == Flavour::Patched).then(|| PatchSetStamp {
