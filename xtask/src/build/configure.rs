@@ -7,6 +7,7 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::build::Recipe;
+use crate::build::drift::Vocabulary;
 use crate::build::ext::{self, Ext};
 use crate::build::lookup::Lookup;
 use crate::build::options::{self, compiler_list, path_text};
@@ -70,7 +71,8 @@ pub enum Need {
 }
 
 impl Request {
-    /// What is to be asked of CMake for `recipe`.
+    /// What is to be asked of CMake for `recipe`, of a tree with build files that use these names and
+    /// with files at these paths.
     pub fn new(
         ctx: &Ctx,
         lookup: &dyn Lookup,
@@ -78,7 +80,7 @@ impl Request {
         tools: &Toolset,
         ext: Option<&Ext>,
         vulkan: Option<&VulkanKit>,
-        paths: Digest,
+        (vocabulary, paths): (&Vocabulary, Digest),
     ) -> Result<Self> {
         let dir = recipe.dir(ctx);
         let mut flags: BTreeMap<String, String> = BTreeMap::new();
@@ -131,6 +133,7 @@ impl Request {
                 set(name, path_text(&path)?);
             }
         }
+        flags.retain(|name, _| vocabulary.wants(name));
         let env = STEERING
             .iter()
             .filter_map(|name| Some(((*name).to_owned(), lookup.var(name)?)));
@@ -143,6 +146,15 @@ impl Request {
             paths,
             vulkan: vulkan.cloned(),
         })
+    }
+
+    /// What was asked for, without the compilers: CMake splits them into a path and its arguments.
+    pub fn asked(&self) -> BTreeMap<String, String> {
+        let mut asked = self.flags.clone();
+        for language in ["C", "CXX"] {
+            asked.remove(&format!("CMAKE_{language}_COMPILER"));
+        }
+        asked
     }
 
     /// What has to be done in `dir`, given what was asked there before.
@@ -365,7 +377,16 @@ mod tests {
         let recipe = toy.recipe(Flavour::Patched);
         let tools = tools::resolve(&toy.ctx, machine).unwrap();
         let paths = Digest::of(b"");
-        let request = Request::new(&toy.ctx, machine, &recipe, &tools, None, None, paths).unwrap();
+        let request = Request::new(
+            &toy.ctx,
+            machine,
+            &recipe,
+            &tools,
+            None,
+            None,
+            (&Vocabulary::default(), paths),
+        )
+        .unwrap();
         (toy, recipe, request)
     }
 
@@ -376,7 +397,16 @@ mod tests {
         let recipe = toy.recipe(Flavour::Vanilla);
         let tools = tools::resolve(&toy.ctx, &machine).unwrap();
         let paths = Digest::of(b"");
-        let vanilla = Request::new(&toy.ctx, &machine, &recipe, &tools, None, None, paths).unwrap();
+        let vanilla = Request::new(
+            &toy.ctx,
+            &machine,
+            &recipe,
+            &tools,
+            None,
+            None,
+            (&Vocabulary::default(), paths),
+        )
+        .unwrap();
         let text = |request: &Request, dir: PathBuf| {
             let json = serde_json::to_string(request).unwrap();
             json.replace(dir.to_str().unwrap(), "<build>")

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::build::configure::{self, Need, Request};
+use crate::build::drift::Vocabulary;
 use crate::build::launcher::{self, Watch};
 use crate::build::lookup::Lookup;
 use crate::build::manifest::{self, Difference};
@@ -60,7 +61,7 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
         &tools,
         ext.as_ref(),
         kit.as_ref(),
-        paths,
+        (&Vocabulary::read(&recipe.source, &sources)?, paths),
     )?;
     let old = crate::model::read_json::<BuildManifest>(&dir.join(manifest::FILE)).ok();
     let need = if force {

@@ -24,8 +24,10 @@ mod cache;
 mod commands;
 mod configure;
 pub mod debian;
+pub mod drift;
 mod engine;
 mod ext;
+mod inputs;
 pub mod launcher;
 pub mod lookup;
 mod manifest;
@@ -50,8 +52,9 @@ use crate::model::{Base, BuildManifest, Digest, Flavour, PatchSetStamp, Variant}
 use lookup::Lookup;
 
 pub use commands::{ChangedCommand, CommandDifferences, compare_commands};
+pub use inputs::inputs;
 pub use manifest::{BESIDE, Difference, FlagDifference, check, check_artifacts, compare_flags};
-pub use options::backend;
+pub use options::{backend, compile_flags};
 
 /// Programs that are built.
 pub const TARGETS: [&str; 2] = ["llama-server", "llama-bench"];

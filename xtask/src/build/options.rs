@@ -35,6 +35,21 @@ const FLAGS: [(&str, &str); 11] = [
     ("LLAMA_OPENSSL", "OFF"),
 ];
 
+/// Options that trees of some time do not have: they are asked for where a tree has them.
+pub const WHERE_KNOWN: [&str; 11] = [
+    "GGML_CCACHE",
+    "GIT_EXE",
+    "GIT_EXECUTABLE",
+    "LLAMA_BUILD_COMMIT",
+    "LLAMA_BUILD_EXAMPLES",
+    "LLAMA_BUILD_NUMBER",
+    "LLAMA_BUILD_TESTS",
+    "LLAMA_BUILD_UI",
+    "LLAMA_CURL",
+    "LLAMA_OPENSSL",
+    "LLAMA_USE_PREBUILT_UI",
+];
+
 /// Backends and the options that they add.
 const BACKENDS: [(&str, &[(&str, &str)]); 2] = [("cpu", &[]), (VULKAN, &[("GGML_VULKAN", "ON")])];
 
