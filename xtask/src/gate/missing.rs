@@ -129,11 +129,15 @@ fn look(
         let base = ctx.project.base(request.base.as_deref())?;
         for flavour in [Flavour::Vanilla, Flavour::Patched] {
             let name = backend.name();
-            if Build::find(ctx, &base.id, flavour, name)?.is_none() {
+            if Build::find_variant(ctx, &base.id, flavour, name, request.variant)?.is_none() {
                 let hint = match backend {
                     _ if request.prebuilt => "it was not brought here".to_owned(),
                     GateBackend::Vulkan => {
-                        format!("cargo xtask build --backend {name} --base {}", base.id)
+                        format!(
+                            "cargo xtask build --backend {name} --base {}{}",
+                            base.id,
+                            request.variant.flags()
+                        )
                     }
                     _ => "name two servers with --baseline and --candidate".to_owned(),
                 };
