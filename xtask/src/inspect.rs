@@ -124,6 +124,7 @@ mod tests {
             tree: Digest::of(b""),
             flavour: Flavour::Vanilla,
             backend: "cpu".to_owned(),
+            variant: Default::default(),
             patchset: None,
             source: Digest::of(b""),
             flags: [("GGML_NATIVE".to_owned(), "ON".to_owned())].into(),

@@ -29,6 +29,7 @@
 //! | [`gate`] | servers under test, comparisons, verdicts, records |
 //! | [`hosts`] | gates on other machines, with ssh and rsync |
 //! | [`inspect`] | what a built file says of itself, and whether it holds |
+//! | [`sbom`] | what went into a build, for other programs to read |
 //! | [`mod@package`] | a build with all that its users may ask for, in one archive |
 //! | [`rank`](mod@rank) | which tokens of a vocabulary come how often in some texts |
 //! | [`report`] | records as a page, as Markdown, as JUnit XML; two records compared |
@@ -62,6 +63,7 @@ pub mod process;
 pub mod project;
 pub mod rank;
 pub mod report;
+pub mod sbom;
 pub mod stats;
 pub mod symbols;
 pub mod sync;

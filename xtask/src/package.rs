@@ -4,8 +4,9 @@
 //! <base>-<flavour>-<backend>/
 //!   bin/                     programs, libraries and the links between them, stamped
 //!   bin/llama-patchset.json  the manifest
-//!   licences/                upstream's, and this project's
+//!   licences/                upstream's, those of what it includes and is built in, and this project's
 //!   patches/                 the series as mails for `git am` (patched builds)
+//!   sbom.cdx.json            what went into it, for other programs to read
 //! ```
 //!
 //! The same build gives the same archive: names are sorted, times are zero, owners are nobody.
@@ -20,8 +21,9 @@ use crate::build::{self, Build, provenance};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::exchange::{self, Format};
-use crate::model::{Base, Digest, Flavour};
+use crate::model::{Base, Digest, Flavour, Variant};
 use crate::patchset::Series;
+use crate::sbom::{self, PatchFile};
 use crate::vendor::Pristine;
 
 /// A written archive.
@@ -45,25 +47,43 @@ enum Item {
     Link(PathBuf),
 }
 
-/// Packs the finished build of `base` into `dir`. A build that is not what its manifest says, or whose
-/// files carry no stamp that holds, or that is of another series, is a finding.
-pub fn package(
-    ctx: &Ctx,
-    base: &Base,
-    flavour: Flavour,
-    backend: &str,
-    dir: &Path,
-) -> Result<Package> {
+/// What to pack, and where to.
+#[derive(Clone, Debug)]
+pub struct Order<'a> {
+    /// Which tree it was built from.
+    pub flavour: Flavour,
+    /// For what it was built.
+    pub backend: &'a str,
+    /// How it was built besides.
+    pub variant: Variant,
+    /// The folder to write into.
+    pub dir: &'a Path,
+    /// Whether an archive of that name and another content is replaced.
+    pub force: bool,
+}
+
+/// Packs the finished build of `base`. A build that is not what its manifest says, or whose
+/// files carry no stamp that holds, or that is of another series, is a finding; an archive of that
+/// name that holds something else is a usage error.
+pub fn package(ctx: &Ctx, base: &Base, order: &Order<'_>) -> Result<Package> {
+    let Order {
+        flavour,
+        backend,
+        variant,
+        ..
+    } = *order;
     let hint = || {
         format!(
-            "cargo xtask build --{flavour} --backend {backend} --base {}",
-            base.id
+            "cargo xtask build --{flavour} --backend {backend} --base {}{}",
+            base.id,
+            variant.flags()
         )
     };
-    let Some(build) = Build::find(ctx, &base.id, flavour, backend)? else {
+    let Some(build) = Build::find_variant(ctx, &base.id, flavour, backend, variant)? else {
         return Err(Error::usage(format!(
-            "there is no {flavour} build of {} for {backend}",
-            base.id
+            "there is no {flavour} build of {} for {backend}{}",
+            base.id,
+            variant.suffix()
         ))
         .hint(hint()));
     };
@@ -72,7 +92,8 @@ pub fn package(
     }
     let pristine = crate::vendor::ensure(ctx, base)?;
     let mut items = files(&build)?;
-    licences(ctx, &pristine, &mut items)?;
+    licences(ctx, &pristine, &build, &mut items)?;
+    let mut patches = Vec::new();
     if let Some(patchset) = &build.manifest.patchset {
         let series = Series::load(&ctx.project, base)?;
         if series.id != patchset.id {
@@ -84,23 +105,58 @@ pub fn package(
             .hint(hint()));
         }
         for mail in exchange::export(ctx, &pristine, &series, &[], Format::Mail)? {
-            items.insert(
-                format!("patches/{}", mail.name),
-                Item::File(mail.content, false),
-            );
+            let path = format!("patches/{}", mail.name);
+            patches.push(PatchFile {
+                path: path.clone(),
+                sha256: Digest::of(&mail.content),
+            });
+            items.insert(path, Item::File(mail.content, false));
         }
     }
-    let name = format!("{}-{flavour}-{backend}", base.id);
+    let list = sbom::of(ctx, &pristine, &build, &patches)?;
+    items.insert(sbom::FILE.to_owned(), Item::File(list, false));
+    let name = format!("{}-{flavour}-{backend}{}", base.id, variant.suffix());
     let bytes = archive(&name, &items).context(|| format!("packing {name}"))?;
-    fs_err::create_dir_all(dir)?;
-    let path = dir.join(format!("{name}.tar.gz"));
-    crate::model::write_atomic(&path, &bytes)?;
+    // Somebody may have built meanwhile: what was read must be of one moment.
+    if let Some(first) = build::check(&build)?.first() {
+        return Err(Error::finding(format!("{first}"))
+            .hint("run the same command again once nothing builds"));
+    }
+    let path = order.dir.join(format!("{name}.tar.gz"));
+    put(ctx, order, &path, &bytes)?;
     Ok(Package {
         size: bytes.len() as u64,
         sha256: Digest::of(&bytes),
         files: items.into_keys().collect(),
         path,
     })
+}
+
+/// Writes the archive in one step. What a killed run left half written is removed.
+fn put(ctx: &Ctx, order: &Order<'_>, path: &Path, bytes: &[u8]) -> Result<()> {
+    fs_err::create_dir_all(order.dir)?;
+    let _lock = crate::lock::file(ctx, &order.dir.join(".lock"))?;
+    for entry in fs_err::read_dir(order.dir)? {
+        let entry = entry?;
+        let is_left = entry.file_name().to_string_lossy().starts_with(".tmp-");
+        if is_left && entry.file_type()?.is_file() {
+            fs_err::remove_file(entry.path())?;
+        }
+    }
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Ok(meta) if meta.is_file() && Digest::of_file(path)? == Digest::of(bytes) => return Ok(()),
+        Ok(meta) if meta.is_file() && order.force => {}
+        Ok(_) => {
+            return Err(Error::usage(format!(
+                "{} is there, and holds something else",
+                ctx.project.show(path)
+            ))
+            .hint("--force replaces it; --output names another folder"));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    crate::model::write_atomic(path, bytes)
 }
 
 /// What was built, the manifest beside it, and the links among it.
@@ -141,7 +197,12 @@ fn files(build: &Build) -> Result<BTreeMap<String, Item>> {
 }
 
 /// The licences of what is in the binaries.
-fn licences(ctx: &Ctx, pristine: &Pristine, items: &mut BTreeMap<String, Item>) -> Result<()> {
+fn licences(
+    ctx: &Ctx,
+    pristine: &Pristine,
+    build: &Build,
+    items: &mut BTreeMap<String, Item>,
+) -> Result<()> {
     let mut add = |name: String, path: &Path| -> Result<()> {
         let content = fs_err::read(path)?;
         items.insert(format!("licences/{name}"), Item::File(content, false));
@@ -153,6 +214,13 @@ fn licences(ctx: &Ctx, pristine: &Pristine, items: &mut BTreeMap<String, Item>) 
         if is_licence {
             let flat = name.trim_start_matches("licenses/");
             add(format!("llama.cpp-{flat}"), &path.below(&pristine.root))?;
+        }
+    }
+    let inputs = build::inputs(ctx, build)?;
+    for part in sbom::vendored(pristine, &inputs)? {
+        for path in sbom::licence_files(pristine, &part) {
+            let flat = path.trim_start_matches("vendor/").replace('/', "-");
+            add(flat, &pristine.root.join(&path))?;
         }
     }
     let own = ctx.project.root().join("LICENSE");

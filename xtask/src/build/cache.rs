@@ -30,7 +30,7 @@ impl Cache {
         )?))
     }
 
-    fn parse(text: &str) -> Self {
+    pub(super) fn parse(text: &str) -> Self {
         let entries = text.lines().filter_map(|line| {
             if line.starts_with(['#', '/']) {
                 return None;
@@ -77,20 +77,6 @@ impl Cache {
             })
             .collect()
     }
-
-    /// The options of `asked` that are cached with another value, or not at all.
-    pub fn contradictions(&self, asked: &BTreeMap<String, String>) -> Vec<String> {
-        asked
-            .iter()
-            .filter_map(|(name, wanted)| match self.get(name) {
-                None => Some(format!("{name}: asked for {wanted}, not in the cache")),
-                Some(cached) if !same_value(cached, wanted) => {
-                    Some(format!("{name}: asked for {wanted}, cached as {cached}"))
-                }
-                Some(_) => None,
-            })
-            .collect()
-    }
 }
 
 /// Replaces each path of `places`, the longest first, by its name.
@@ -105,7 +91,7 @@ pub fn normalise(text: &str, places: &[(String, &str)]) -> String {
 }
 
 /// Whether CMake takes both for the same.
-fn same_value(a: &str, b: &str) -> bool {
+pub fn same_value(a: &str, b: &str) -> bool {
     let truth = |text: &str| match &*text.to_ascii_uppercase() {
         "ON" | "TRUE" | "YES" | "Y" | "1" => Some(true),
         "OFF" | "FALSE" | "NO" | "N" | "0" => Some(false),
@@ -193,25 +179,6 @@ mod tests {
                 "GGML_X=a=b",
                 "LLAMA_CURL=OFF",
                 "OPENCOTI_EXT_LIB=<build>/ext/lib.a",
-            ]
-        );
-    }
-
-    #[test]
-    fn what_was_asked_and_not_cached_is_told() {
-        let cache = Cache::parse(TEXT);
-        let asked = [
-            ("GGML_NATIVE", "TRUE"),
-            ("LLAMA_CURL", "ON"),
-            ("GGML_GONE", "1"),
-        ];
-        let asked = asked.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let told = cache.contradictions(&asked.into());
-        assert_eq!(
-            told,
-            [
-                "GGML_GONE: asked for 1, not in the cache",
-                "LLAMA_CURL: asked for ON, cached as OFF",
             ]
         );
     }

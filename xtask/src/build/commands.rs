@@ -17,7 +17,7 @@ struct Raw {
 }
 
 /// Compile commands by source file and object file, as words, free of paths of this machine.
-type Commands = BTreeMap<(String, String), Vec<String>>;
+pub type Commands = BTreeMap<(String, String), Vec<String>>;
 
 /// How the compile commands of two builds differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -64,7 +64,8 @@ pub fn compare_commands(first: &Build, second: &Build) -> Result<CommandDifferen
     Ok(compare(&read(&first.dir)?, &read(&second.dir)?))
 }
 
-fn read(dir: &Path) -> Result<Commands> {
+/// The commands of the build in `dir`.
+pub fn read(dir: &Path) -> Result<Commands> {
     let raw: Vec<Raw> = crate::model::read_json(&dir.join("out/compile_commands.json"))?;
     let places = [(dir.display().to_string(), "<build>")];
     Ok(raw
@@ -109,7 +110,7 @@ fn compare(first: &Commands, second: &Commands) -> CommandDifferences {
 }
 
 /// Splits a command as a POSIX shell would, without expanding anything.
-pub(super) fn split(command: &str) -> Vec<String> {
+pub fn split(command: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;

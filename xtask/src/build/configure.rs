@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::build::Recipe;
 use crate::build::cuda::CudaKit;
+use crate::build::drift::Vocabulary;
 use crate::build::ext::{self, Ext};
 use crate::build::lookup::Lookup;
+use crate::build::options::{self, compiler_list, path_text};
 use crate::build::shaders;
 use crate::build::tools::{CompilerCommand, Toolset};
 use crate::build::vulkan::VulkanKit;
@@ -17,43 +19,6 @@ use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{Digest, Flavour};
 use crate::process;
-
-/// Options of every build.
-///
-/// `GGML_NATIVE` stays as upstream has it, on: gates compare builds on the machine that runs
-/// them, and speed is judged on what that machine can do. A build folder or compiler cache that
-/// reaches another kind of processor is not used there; see [`Request::host`].
-const FLAGS: [(&str, &str); 11] = [
-    ("BUILD_SHARED_LIBS", "ON"),
-    // Programs find their libraries beside them, wherever the folder is moved to, and the
-    // folder's path is not in the files.
-    ("CMAKE_BUILD_RPATH_USE_ORIGIN", "ON"),
-    ("CMAKE_BUILD_TYPE", "Release"),
-    ("CMAKE_EXPORT_COMPILE_COMMANDS", "ON"),
-    // We choose the compiler cache.
-    ("GGML_CCACHE", "OFF"),
-    ("LLAMA_BUILD_EXAMPLES", "OFF"),
-    ("LLAMA_BUILD_TESTS", "OFF"),
-    // No web UI: building it needs npm, and the prebuilt one is downloaded.
-    ("LLAMA_BUILD_UI", "OFF"),
-    ("LLAMA_USE_PREBUILT_UI", "OFF"),
-    // Nothing under test talks to the network; trees of before the option's retirement link
-    // libcurl otherwise.
-    ("LLAMA_CURL", "OFF"),
-    ("LLAMA_OPENSSL", "OFF"),
-];
-
-/// Backends and the options that they add.
-const BACKENDS: [(&str, &[(&str, &str)]); 3] = [
-    ("cpu", &[]),
-    (VULKAN, &[("GGML_VULKAN", "ON")]),
-    (CUDA, &[("GGML_CUDA", "ON")]),
-];
-
-/// The backend that [`VulkanKit`] is for.
-pub const VULKAN: &str = "vulkan";
-/// The backend that [`CudaKit`] is for.
-pub const CUDA: &str = "cuda";
 
 /// Variables by which a user steers compilers and CMake. They are left as they are, but another
 /// value means another build.
@@ -109,18 +74,9 @@ pub enum Need {
     Scratch(String),
 }
 
-/// The options of `backend`; an unknown one is a usage error.
-pub fn backend(name: &str) -> Result<&'static [(&'static str, &'static str)]> {
-    let known = BACKENDS.iter().find(|(known, _)| *known == name);
-    known.map(|(_, flags)| *flags).ok_or_else(|| {
-        let names = BACKENDS.iter().map(|(name, _)| *name);
-        Error::usage(format!("unknown backend `{name}`"))
-            .hint(crate::project::suggest(name, names, "backends"))
-    })
-}
-
 impl Request {
-    /// What is to be asked of CMake for `recipe`.
+    /// What is to be asked of CMake for `recipe`, of a tree with build files that use these names and
+    /// with files at these paths.
     pub fn new(
         ctx: &Ctx,
         lookup: &dyn Lookup,
@@ -128,15 +84,16 @@ impl Request {
         tools: &Toolset,
         ext: Option<&Ext>,
         vulkan: Option<&VulkanKit>,
-        paths: Digest,
+        (vocabulary, paths): (&Vocabulary, Digest),
     ) -> Result<Self> {
         let dir = recipe.dir(ctx);
         let mut flags: BTreeMap<String, String> = BTreeMap::new();
         let mut set = |name: &str, value: String| {
             flags.insert(name.to_owned(), value);
         };
-        for (name, value) in FLAGS.iter().chain(backend(&recipe.backend)?) {
-            set(name, (*value).to_owned());
+        let own = options::of(&recipe.backend, recipe.variant)?;
+        for (name, value) in own {
+            set(&name, value);
         }
         set("CMAKE_C_COMPILER", compiler_list(&tools.cc));
         set("CMAKE_CXX_COMPILER", compiler_list(&tools.cxx));
@@ -145,6 +102,7 @@ impl Request {
             // What compilers embed of paths is then the same in every folder, and the same
             // with a compiler cache that works on relative paths.
             let mut text = format!("-ffile-prefix-map=\"{}\"=..", path_text(&dir)?);
+            text.push_str(&options::compile_flags(recipe.variant.profile));
             for var in [format!("{language}FLAGS"), "CPPFLAGS".to_owned()] {
                 if let Some(more) = lookup.var(&var) {
                     text.push(' ');
@@ -179,6 +137,7 @@ impl Request {
                 set(name, path_text(&path)?);
             }
         }
+        flags.retain(|name, _| vocabulary.wants(name));
         let env = STEERING
             .iter()
             .filter_map(|name| Some(((*name).to_owned(), lookup.var(name)?)));
@@ -192,6 +151,15 @@ impl Request {
             vulkan: vulkan.cloned(),
             cuda: None,
         })
+    }
+
+    /// What was asked for, without the compilers: CMake splits them into a path and its arguments.
+    pub fn asked(&self) -> BTreeMap<String, String> {
+        let mut asked = self.flags.clone();
+        for language in ["C", "CXX"] {
+            asked.remove(&format!("CMAKE_{language}_COMPILER"));
+        }
+        asked
     }
 
     /// What has to be done in `dir`, given what was asked there before.
@@ -368,27 +336,6 @@ fn failure(output: &str, flavour: Flavour) -> Error {
     )
 }
 
-/// A compiler in the form that CMake takes: path and arguments as a list.
-fn compiler_list(compiler: &CompilerCommand) -> String {
-    let path = compiler.path.display().to_string();
-    std::iter::once(path)
-        .chain(compiler.args.iter().cloned())
-        .collect::<Vec<_>>()
-        .join(";")
-}
-
-/// A path as text for CMake, which cannot have quotes and separators of its own in it.
-pub(super) fn path_text(path: &Path) -> Result<String> {
-    match path.to_str() {
-        Some(text) if !text.contains(['"', ';', '$', '\\', '\n']) => Ok(text.to_owned()),
-        _ => Err(Error::usage(format!(
-            "{} cannot be a build folder or a tool of one: CMake does not take such a path",
-            path.display()
-        ))
-        .hint("move the checkout to a path without quotes, semicolons, dollars, backslashes")),
-    }
-}
-
 /// What `cc` makes of `-march=native`: the processor as far as generated code depends on it.
 /// Where it cannot tell, a fixed value.
 fn host(lookup: &dyn Lookup, cc: &CompilerCommand) -> Digest {
@@ -424,15 +371,6 @@ pub fn scratch(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Paths that stand in cached values and commands, with the names that replace them.
-pub fn places(ctx: &Ctx, dir: &Path) -> Vec<(String, &'static str)> {
-    let text = |path: PathBuf| path.display().to_string();
-    vec![
-        (text(dir.to_path_buf()), "<build>"),
-        (text(ctx.project.root().to_path_buf()), "<checkout>"),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -445,7 +383,16 @@ mod tests {
         let recipe = toy.recipe(Flavour::Patched);
         let tools = tools::resolve(&toy.ctx, machine).unwrap();
         let paths = Digest::of(b"");
-        let request = Request::new(&toy.ctx, machine, &recipe, &tools, None, None, paths).unwrap();
+        let request = Request::new(
+            &toy.ctx,
+            machine,
+            &recipe,
+            &tools,
+            None,
+            None,
+            (&Vocabulary::default(), paths),
+        )
+        .unwrap();
         (toy, recipe, request)
     }
 
@@ -456,7 +403,16 @@ mod tests {
         let recipe = toy.recipe(Flavour::Vanilla);
         let tools = tools::resolve(&toy.ctx, &machine).unwrap();
         let paths = Digest::of(b"");
-        let vanilla = Request::new(&toy.ctx, &machine, &recipe, &tools, None, None, paths).unwrap();
+        let vanilla = Request::new(
+            &toy.ctx,
+            &machine,
+            &recipe,
+            &tools,
+            None,
+            None,
+            (&Vocabulary::default(), paths),
+        )
+        .unwrap();
         let text = |request: &Request, dir: PathBuf| {
             let json = serde_json::to_string(request).unwrap();
             json.replace(dir.to_str().unwrap(), "<build>")
@@ -500,24 +456,11 @@ mod tests {
     }
 
     #[test]
-    fn unknown_backends_are_usage_errors() {
-        let error = backend("cpuu").unwrap_err();
-        assert_eq!(error.kind(), crate::Kind::Usage);
-        assert_eq!(error.hints(), ["did you mean `cpu`?"]);
-    }
-
-    #[test]
     fn a_compiler_that_does_not_work_is_told_apart() {
         let text = "-- x\nCMake Error at a.cmake:1:\n  The C compiler\n\n  is not able to compile \
                     a simple test program.\n";
         let error = failure(text, Flavour::Patched);
         assert_eq!(error.kind(), crate::Kind::Environment);
         assert!(error.message().starts_with("cmake failed:\nCMake Error at"));
-    }
-
-    #[test]
-    fn odd_paths_are_refused() {
-        assert!(path_text(Path::new("/a b/c")).is_ok());
-        assert!(path_text(Path::new("/a;b")).is_err());
     }
 }

@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use crate::build::configure::{self, Request};
 use crate::build::lookup::Lookup;
 use crate::build::tools::{self, CompilerCommand, Program, Toolset};
-use crate::build::{Build, Recipe};
+use crate::build::{Build, Recipe, options};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
-use crate::model::{Base, CudaArchs, CudaTools, Flavour, Version};
+use crate::model::{Base, CudaArchs, CudaTools, Flavour, Variant, Version};
 
 pub use images::Images;
 
@@ -84,10 +84,12 @@ pub fn ensure(
     base: &Base,
     flavour: Flavour,
     gpus: Option<GpuWish>,
+    variant: Variant,
     force: bool,
 ) -> Result<Build> {
-    let mut recipe = crate::build::recipe(ctx, base, flavour, configure::CUDA)?;
+    let mut recipe = crate::build::recipe(ctx, base, flavour, options::CUDA)?;
     recipe.cuda.gpus = gpus;
+    recipe.variant = variant;
     crate::build::build_with(ctx, lookup, &recipe, force)
 }
 
@@ -258,7 +260,7 @@ impl CudaKit {
         // nvcc hands all to the host compiler. ccache has files at relative paths by itself, and would
         // take this for a word that differs from folder to folder.
         if launcher.is_none_or(|launcher| launcher.name() != "ccache") {
-            let dir = configure::path_text(dir)?;
+            let dir = options::path_text(dir)?;
             // Two shells read it: that of Ninja, and that of nvcc.
             words.push(format!("\"-Xcompiler=-ffile-prefix-map=\\\"{dir}\\\"=..\""));
         }
@@ -269,21 +271,18 @@ impl CudaKit {
         let mut linking = vec!["-Wl,--allow-shlib-undefined".to_owned()];
         linking.extend(lookup.var("LDFLAGS"));
         for (name, value) in [
-            (
-                "CMAKE_CUDA_COMPILER",
-                configure::path_text(&self.nvcc.path)?,
-            ),
-            ("CMAKE_CUDA_HOST_COMPILER", configure::path_text(&cxx.path)?),
+            ("CMAKE_CUDA_COMPILER", options::path_text(&self.nvcc.path)?),
+            ("CMAKE_CUDA_HOST_COMPILER", options::path_text(&cxx.path)?),
             ("CMAKE_CUDA_FLAGS", words.join(" ")),
             (
                 "CMAKE_CUDA_COMPILER_LAUNCHER",
                 match launcher {
-                    Some(launcher) => configure::path_text(&launcher.path)?,
+                    Some(launcher) => options::path_text(&launcher.path)?,
                     None => String::new(),
                 },
             ),
             ("CMAKE_EXE_LINKER_FLAGS", linking.join(" ")),
-            ("CUDAToolkit_ROOT", configure::path_text(&self.root)?),
+            ("CUDAToolkit_ROOT", options::path_text(&self.root)?),
             (ARCHS, archs.to_string()),
         ] {
             request.flags.insert(name.to_owned(), value);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::build::configure::{self, Need, Request};
 use crate::build::cuda::{self, CudaKit};
+use crate::build::drift::Vocabulary;
 use crate::build::launcher::{self, Watch};
 use crate::build::lookup::Lookup;
 use crate::build::manifest::{self, Difference};
@@ -13,7 +14,7 @@ use crate::build::ninja::{Line, Reader};
 use crate::build::source::Sources;
 use crate::build::tools::{self, Toolset};
 use crate::build::vulkan::VulkanKit;
-use crate::build::{Build, Recipe, ext, shaders};
+use crate::build::{Build, Recipe, ext, options, shaders};
 use crate::ctx::{Ctx, Task};
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{BuildManifest, Flavour};
@@ -29,15 +30,15 @@ const LOG: &str = "build.log";
 
 /// Builds `recipe` where anything changed, else finds it done; see [`crate::build`].
 pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Result<Build> {
-    configure::backend(&recipe.backend)?;
+    options::of(&recipe.backend, recipe.variant)?;
     let tools = tools::resolve(ctx, lookup)?;
     // Before anything is made: what is too old is not found out by a compiler.
     let kit = match &*recipe.backend {
-        configure::VULKAN => Some(VulkanKit::resolve(ctx, lookup, &tools)?),
+        options::VULKAN => Some(VulkanKit::resolve(ctx, lookup, &tools)?),
         _ => None,
     };
     let cuda = match &*recipe.backend {
-        configure::CUDA => Some(CudaKit::resolve(ctx, lookup, &tools, recipe)?),
+        options::CUDA => Some(CudaKit::resolve(ctx, lookup, &tools, recipe)?),
         _ => None,
     };
     let dir = recipe.dir(ctx);
@@ -65,7 +66,7 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
         &tools,
         ext.as_ref(),
         kit.as_ref(),
-        paths,
+        (&Vocabulary::read(&recipe.source, &sources)?, paths),
     )?;
     if let Some((kit, archs)) = &cuda {
         kit.ask(&mut request, lookup, archs, &dir)?;

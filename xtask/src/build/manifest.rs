@@ -1,17 +1,17 @@
 //! Provenance: what a build was made of and what came out, and whether that still holds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::build::configure::{self, Request};
+use crate::build::configure::Request;
 use crate::build::cuda::CudaKit;
 use crate::build::source::Sources;
 use crate::build::vulkan::VulkanKit;
-use crate::build::{Build, Recipe, cache, provenance, stamp};
+use crate::build::{Build, Recipe, cache, drift, options, provenance, stamp};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{Artifact, BuildManifest, Digest, Provenance};
@@ -186,16 +186,7 @@ pub fn compare_flags(first: &BuildManifest, second: &BuildManifest) -> Vec<FlagD
 /// Whether CMake's cache in `dir` says what was asked for.
 pub fn holds(request: &Request, dir: &Path) -> bool {
     cache::Cache::read(&dir.join("out"))
-        .is_ok_and(|cached| cached.contradictions(&asked(request)).is_empty())
-}
-
-/// What was asked for, without the compilers: CMake splits them into a path and its arguments.
-fn asked(request: &Request) -> BTreeMap<String, String> {
-    let mut asked = request.flags.clone();
-    for language in ["C", "CXX"] {
-        asked.remove(&format!("CMAKE_{language}_COMPILER"));
-    }
-    asked
+        .is_ok_and(|cached| drift::of_cache(&request.asked(), &cached).is_empty())
 }
 
 /// Reads what CMake and Ninja left in `dir`, and hashes what they made. Options that are cached
@@ -231,7 +222,6 @@ pub fn collect(
             .hint("name another one with CC and CXX"));
         }
     }
-    wrong.extend(cached.contradictions(&asked(request)));
     if !wrong.is_empty() {
         return Err(Error::finding(format!(
             "CMake did not take the options as they were given: {}",
@@ -239,10 +229,15 @@ pub fn collect(
         ))
         .hint("a build file of the tree sets them by force; see CMakeCache.txt in the build"));
     }
+    drift::refuse(&drift::of_build(request, recipe.variant, dir)?)?;
     let files = files(ctx, request, dir)?;
     for target in &recipe.targets {
         let path = format!("out/bin/{target}");
-        if !files.contains(&path) {
+        let library = format!("out/bin/lib{target}.so");
+        if !files
+            .iter()
+            .any(|file| *file == path || file.starts_with(&library))
+        {
             return Err(Error::finding(format!(
                 "Ninja built `{target}` without a fault, and {path} is no program"
             ))
@@ -255,9 +250,10 @@ pub fn collect(
         tree: recipe.tree,
         flavour: recipe.flavour,
         backend: recipe.backend.clone(),
+        variant: recipe.variant,
         patchset: recipe.patchset.clone(),
         source: sources.digest(),
-        flags: cached.flags(&configure::places(ctx, dir)),
+        flags: cached.flags(&options::places(ctx, dir)),
         compilers,
         cmake: request.tools.cmake.version.to_string(),
         ninja: request.tools.ninja.version.to_string(),
@@ -388,6 +384,7 @@ fn is_program(file: &Path) -> Result<bool> {
 mod tests {
     use super::*;
     use crate::model::{Compiler, Flavour};
+    use std::collections::BTreeMap;
     use std::fs;
 
     fn build(dir: &Path) -> Build {
@@ -418,6 +415,7 @@ mod tests {
                 tree: Digest::of(b""),
                 flavour: Flavour::Vanilla,
                 backend: "cpu".to_owned(),
+                variant: Default::default(),
                 patchset: None,
                 source: Digest::of(b""),
                 flags: [("GGML_NATIVE".to_owned(), "ON".to_owned())].into(),

@@ -25,12 +25,15 @@ mod commands;
 mod configure;
 pub mod cuda;
 pub mod debian;
+pub mod drift;
 mod engine;
 mod ext;
+mod inputs;
 pub mod launcher;
 pub mod lookup;
 mod manifest;
 mod ninja;
+mod options;
 pub mod packages;
 pub mod provenance;
 pub mod provision;
@@ -46,12 +49,13 @@ use std::path::{Path, PathBuf};
 
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
-use crate::model::{Base, BuildManifest, Digest, Flavour, PatchSetStamp};
+use crate::model::{Base, BuildManifest, Digest, Flavour, PatchSetStamp, Variant};
 use lookup::Lookup;
 
 pub use commands::{ChangedCommand, CommandDifferences, compare_commands};
-pub use configure::backend;
+pub use inputs::inputs;
 pub use manifest::{BESIDE, Difference, FlagDifference, check, check_artifacts, compare_flags};
+pub use options::{backend, compile_flags};
 
 /// Programs that are built.
 pub const TARGETS: [&str; 2] = ["llama-server", "llama-bench"];
@@ -74,7 +78,19 @@ impl Build {
     /// The build in its folder as it was left; `None` where none was finished. Whether its
     /// files are still those, [`check`] says.
     pub fn find(ctx: &Ctx, base: &str, flavour: Flavour, backend: &str) -> Result<Option<Self>> {
-        Self::read(ctx.project.build_dir(base, flavour, backend))
+        Self::find_variant(ctx, base, flavour, backend, Variant::default())
+    }
+
+    /// As [`Build::find`], of a variant.
+    pub fn find_variant(
+        ctx: &Ctx,
+        base: &str,
+        flavour: Flavour,
+        backend: &str,
+        variant: Variant,
+    ) -> Result<Option<Self>> {
+        let kind = format!("{backend}{}", variant.suffix());
+        Self::read(ctx.project.build_dir(base, flavour, &kind))
     }
 
     /// All finished builds of `base`, of whatever backend, sorted by folder.
@@ -128,6 +144,8 @@ pub struct Recipe {
     pub backend: String,
     /// What is asked of a build for CUDA.
     pub cuda: cuda::Wish,
+    /// How it is made besides.
+    pub variant: Variant,
     /// The folder that holds the tree.
     pub source: PathBuf,
     /// Digest of the manifest that the folder had when the rest of the recipe was written. A
@@ -142,16 +160,21 @@ pub struct Recipe {
 impl Recipe {
     /// `llama-0.5.0 vanilla-cpu`.
     pub fn name(&self) -> String {
-        format!("{} {}-{}", self.base, self.flavour, self.backend)
+        format!("{} {}-{}", self.base, self.flavour, self.kind())
     }
 
     /// The build folder.
     pub fn dir(&self, ctx: &Ctx) -> PathBuf {
-        let name = match self.cuda.probe {
-            true => "cuda-probe",
-            false => &self.backend,
-        };
-        ctx.project.build_dir(&self.base, self.flavour, name)
+        ctx.project
+            .build_dir(&self.base, self.flavour, &self.kind())
+    }
+
+    /// Backend and variant, as the build folder's name has them.
+    fn kind(&self) -> String {
+        match self.cuda.probe {
+            true => "cuda-probe".to_owned(),
+            false => format!("{}{}", self.backend, self.variant.suffix()),
+        }
     }
 }
 
@@ -159,24 +182,42 @@ impl Recipe {
 ///
 /// Artifacts that were changed after they were built are named in a warning and made again.
 pub fn ensure(ctx: &Ctx, base: &Base, flavour: Flavour, backend: &str) -> Result<Build> {
-    build(ctx, &recipe(ctx, base, flavour, backend)?, false)
+    ensure_variant(ctx, base, flavour, backend, Variant::default(), false)
 }
 
-/// As [`ensure`], after removing all that was built before.
-pub fn rebuild(ctx: &Ctx, base: &Base, flavour: Flavour, backend: &str) -> Result<Build> {
-    build(ctx, &recipe(ctx, base, flavour, backend)?, true)
+/// As [`ensure`], of a variant; with `force` after removing all that was built before.
+pub fn ensure_variant(
+    ctx: &Ctx,
+    base: &Base,
+    flavour: Flavour,
+    backend: &str,
+    variant: Variant,
+    force: bool,
+) -> Result<Build> {
+    ensure_with(
+        ctx,
+        &lookup::Machine,
+        base,
+        flavour,
+        backend,
+        variant,
+        force,
+    )
 }
 
-/// As [`ensure`], or with `force` as [`rebuild`], with tools found by `lookup`.
+/// As [`ensure_variant`], with tools found by `lookup`.
 pub fn ensure_with(
     ctx: &Ctx,
     lookup: &dyn Lookup,
     base: &Base,
     flavour: Flavour,
     backend: &str,
+    variant: Variant,
     force: bool,
 ) -> Result<Build> {
-    build_with(ctx, lookup, &recipe(ctx, base, flavour, backend)?, force)
+    let mut recipe = recipe(ctx, base, flavour, backend)?;
+    recipe.variant = variant;
+    build_with(ctx, lookup, &recipe, force)
 }
 
 /// Builds a recipe with the tools of this machine; `force` removes first what is there.
@@ -191,7 +232,7 @@ pub fn build_with(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) 
 
 fn recipe(ctx: &Ctx, base: &Base, flavour: Flavour, backend: &str) -> Result<Recipe> {
     // A wrong name must not cost a download.
-    configure::backend(backend)?;
+    options::backend(backend)?;
     if base.partial {
         return Err(Error::usage(format!(
             "base `{}` is partial: its tree lacks folders that a build needs",
@@ -220,6 +261,7 @@ fn recipe(ctx: &Ctx, base: &Base, flavour: Flavour, backend: &str) -> Result<Rec
         flavour,
         backend: backend.to_owned(),
         cuda: cuda::Wish::default(),
+        variant: Variant::default(),
         source,
         content,
         patchset,

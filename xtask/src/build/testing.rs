@@ -32,6 +32,7 @@ impl Toy {
             flavour,
             backend: "cpu".to_owned(),
             cuda: Default::default(),
+            variant: Default::default(),
             source: PathBuf::from("/nonexistent"),
             content: Digest::of(b""),
             patchset: None,

@@ -8,8 +8,8 @@ use crate::build::{self, Build, CommandDifferences, FlagDifference};
 use crate::cli::args::BaseArg;
 use crate::cli::{Outcome, Status, build_cuda};
 use crate::ctx::Ctx;
-use crate::error::Result;
-use crate::model::Flavour;
+use crate::error::{Error, Result};
+use crate::model::{Flavour, Libraries, Processors, Profile, Variant};
 
 /// Flags of `build`.
 #[derive(Debug, clap::Args)]
@@ -36,9 +36,45 @@ pub struct BuildArgs {
     /// first of ccache and sccache that is installed
     #[arg(long, value_name = "NAME", env = launcher::VAR, default_value = "auto")]
     launcher: String,
+    /// What compilers are asked to do: `asan` and `ubsan` build with sanitizers
+    #[arg(long, value_name = "NAME", default_value = "release", value_parser = profile())]
+    profile: Profile,
+    /// Whether llama.cpp's libraries lie beside the programs or are inside them
+    #[arg(long, value_name = "KIND", default_value = "shared", value_parser = ["shared", "static"])]
+    libraries: String,
+    /// Compile the CPU backend for each sort of processor instead of this one; the best is loaded
+    /// at run time
+    #[arg(long)]
+    cpu_variants: bool,
     /// Remove what was built before
     #[arg(long)]
     force: bool,
+}
+
+impl BuildArgs {
+    fn variant(&self) -> Variant {
+        Variant {
+            profile: self.profile,
+            libraries: match &*self.libraries {
+                "static" => Libraries::Static,
+                _ => Libraries::Shared,
+            },
+            processors: match self.cpu_variants {
+                true => Processors::All,
+                false => Processors::Native,
+            },
+        }
+    }
+}
+
+/// Reads the name of a profile.
+pub fn profile() -> impl clap::builder::TypedValueParser<Value = Profile> {
+    use clap::builder::TypedValueParser as _;
+    let names = Profile::ALL.map(Profile::name);
+    clap::builder::PossibleValuesParser::new(names).map(|name| {
+        let known = Profile::ALL.into_iter().find(|one| one.name() == name);
+        known.unwrap_or_default()
+    })
 }
 
 /// Runs the command.
@@ -52,7 +88,12 @@ pub fn run(ctx: &Ctx, args: BuildArgs) -> Result<Outcome> {
         machine: &Machine,
         launcher: &args.launcher,
     };
+    let variant = args.variant();
     if args.cuda.probe {
+        if variant != Variant::default() {
+            return Err(Error::usage("--probe is of the plain build")
+                .hint("leave out --profile, --libraries and --cpu-variants"));
+        }
         let flavour = match args.vanilla && !args.patched {
             true => Flavour::Vanilla,
             false => Flavour::Patched,
@@ -72,8 +113,10 @@ pub fn run(ctx: &Ctx, args: BuildArgs) -> Result<Outcome> {
             }
             let (force, gpus) = (args.force, gpus.clone());
             builds.push(match &**backend {
-                build_cuda::NAME => build_cuda::build(ctx, lookup, &base, flavour, gpus, force)?,
-                _ => build::ensure_with(ctx, lookup, &base, flavour, backend, force)?,
+                build_cuda::NAME => {
+                    build_cuda::build(ctx, lookup, &base, flavour, gpus, variant, force)?
+                }
+                _ => build::ensure_with(ctx, lookup, &base, flavour, backend, variant, force)?,
             });
         }
         let compared = match builds.as_slice() {
@@ -173,10 +216,8 @@ fn summary(ctx: &Ctx, build: &Build) -> String {
     let launcher = launcher::last(&build.dir);
     let launcher = launcher.map_or_else(String::new, |stats| format!("  {}\n", stats.summary()));
     format!(
-        "{} {}-{}: {} programs and libraries, {}.{} MB, in {}{patchset}\n{launcher}",
-        manifest.base,
-        manifest.flavour,
-        manifest.backend,
+        "{}: {} programs and libraries, {}.{} MB, in {}{patchset}\n{launcher}",
+        manifest.name(),
         manifest.artifacts.len(),
         size / 1_000_000,
         size % 1_000_000 / 100_000,

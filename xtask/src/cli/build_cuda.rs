@@ -9,7 +9,7 @@ use crate::cli::{Outcome, Status};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::gate::artifacts::elf::Elf;
-use crate::model::{Base, Flavour};
+use crate::model::{Base, Flavour, Variant};
 
 /// The backend.
 pub const NAME: &str = "cuda";
@@ -54,9 +54,10 @@ pub fn build(
     base: &Base,
     flavour: Flavour,
     gpus: Option<GpuWish>,
+    variant: Variant,
     force: bool,
 ) -> Result<Build> {
-    cuda::ensure(ctx, lookup, base, flavour, gpus, force)
+    cuda::ensure(ctx, lookup, base, flavour, gpus, variant, force)
 }
 
 /// Runs `--probe`.

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::gate::bisect::{self, Bisect, BisectOutcome, Bisected};
 use crate::gate::table::{Signs, aligned, text};
 use crate::gate::{Request, run as run_gates};
-use crate::model::{Metric, Verdict};
+use crate::model::{Metric, Profile, Variant, Verdict};
 
 /// Flags of `gate`.
 #[derive(Debug, clap::Args)]
@@ -55,6 +55,11 @@ pub struct GateArgs {
         conflicts_with = "base"
     )]
     candidate: Option<PathBuf>,
+    /// Gate builds of this profile: `asan` and `ubsan` have sanitizers in them, whose reports fail
+    /// a gate
+    #[arg(long, value_name = "NAME", default_value = "release", value_parser = super::build::profile(),
+        conflicts_with_all = ["baseline", "bless", "bisect", "upto", "compare", "host", "prebuilt"])]
+    profile: Profile,
     /// Run servers that carry no stamp of where they come from
     #[arg(long)]
     unstamped: bool,
@@ -124,6 +129,9 @@ impl GateArgs {
         if self.unstamped {
             words.push("--unstamped".to_owned());
         }
+        if self.profile != Profile::default() {
+            words.push(format!("--profile {}", self.profile));
+        }
         if self.bless {
             words.push("--bless".to_owned());
         }
@@ -172,6 +180,7 @@ pub fn run(ctx: &Ctx, args: GateArgs) -> Result<Outcome> {
         bless: args.bless,
         servers: args.baseline.zip(args.candidate),
         unstamped: args.unstamped,
+        variant: Variant::of(args.profile),
         patches,
         prebuilt: args.prebuilt,
     };

@@ -9,8 +9,8 @@ use crate::cli::Outcome;
 use crate::cli::args::BaseArg;
 use crate::ctx::Ctx;
 use crate::error::Result;
-use crate::model::Flavour;
-use crate::package::package;
+use crate::model::{Flavour, Profile, Variant};
+use crate::package::{Order, package};
 
 /// Flags of `package`.
 #[derive(Debug, clap::Args)]
@@ -23,6 +23,12 @@ pub struct PackageArgs {
     /// Where the models are to run
     #[arg(long, value_name = "NAME", default_value = "cpu")]
     backend: String,
+    /// What compilers were asked to do
+    #[arg(long, value_name = "NAME", default_value = "release", value_parser = super::build::profile())]
+    profile: Profile,
+    /// Replace an archive of that name that holds something else
+    #[arg(long)]
+    force: bool,
     /// The folder to write into [default: target/package]
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -39,7 +45,14 @@ pub fn run(ctx: &Ctx, args: PackageArgs) -> Result<Outcome> {
     let dir = args
         .output
         .unwrap_or_else(|| ctx.project.target().join("package"));
-    let made = package(ctx, &base, flavour, &args.backend, &dir)?;
+    let order = Order {
+        flavour,
+        backend: &args.backend,
+        variant: Variant::of(args.profile),
+        dir: &dir,
+        force: args.force,
+    };
+    let made = package(ctx, &base, &order)?;
     let text = format!(
         "{}: {} files, {}.{} MB, sha256 {}\n",
         ctx.project.show(&made.path),

@@ -53,6 +53,7 @@ mod tests {
             tree: Digest::of(b""),
             flavour: Flavour::Vanilla,
             backend: "cuda".to_owned(),
+            variant: Default::default(),
             patchset: None,
             source: Digest::of(b""),
             flags: Default::default(),

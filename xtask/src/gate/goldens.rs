@@ -435,11 +435,12 @@ pub fn check_committed(ctx: &Ctx) -> Result<()> {
 
 /// Refuses to bless what has no whole definition or no build behind it.
 pub fn check_request(request: &Request) -> Result<()> {
-    if request.quick || request.servers.is_some() || request.patches.is_some() {
+    let plain = request.variant.is_plain();
+    if request.quick || request.servers.is_some() || request.patches.is_some() || !plain {
         return Err(Error::usage(
             "goldens are recorded of whole definitions and of this project's builds",
         )
-        .hint("cargo xtask gate --bless, without --quick, --baseline, --candidate and --upto"));
+        .hint("cargo xtask gate --bless, without --quick, --baseline, --candidate, --upto and --profile"));
     }
     Ok(())
 }

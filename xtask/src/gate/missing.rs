@@ -129,10 +129,14 @@ fn look(
         let base = ctx.project.base(request.base.as_deref())?;
         for flavour in [Flavour::Vanilla, Flavour::Patched] {
             let name = backend.name();
-            if Build::find(ctx, &base.id, flavour, name)?.is_none() {
+            if Build::find_variant(ctx, &base.id, flavour, name, request.variant)?.is_none() {
                 let hint = match request.prebuilt {
                     true => "it was not brought here".to_owned(),
-                    false => format!("cargo xtask build --backend {name} --base {}", base.id),
+                    false => format!(
+                        "cargo xtask build --backend {name} --base {}{}",
+                        base.id,
+                        request.variant.flags()
+                    ),
                 };
                 let reason = format!("there is no {flavour} build of {} for {name}", base.id);
                 return Ok(Err((reason, hint)));

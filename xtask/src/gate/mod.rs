@@ -67,6 +67,7 @@ pub mod table;
 pub(crate) mod testing;
 pub mod texts;
 mod unjudged;
+mod variant;
 pub mod work;
 
 pub use sides::{built_for, ready_builds};
@@ -77,7 +78,8 @@ use std::time::Instant;
 use crate::ctx::Ctx;
 use crate::error::{Kind, Result, ResultExt};
 use crate::model::{
-    Digest, GateRecord, HostStamp, ModelSource, ModelStamp, PromptStamp, SkippedGate, Verdict,
+    Digest, GateRecord, HostStamp, ModelSource, ModelStamp, PromptStamp, SkippedGate, Variant,
+    Verdict,
 };
 use crate::patchset::Patch;
 use definition::Plan;
@@ -104,6 +106,8 @@ pub struct Request {
     pub servers: Option<(PathBuf, PathBuf)>,
     /// Run servers that carry no stamp of where they come from, or one that does not hold.
     pub unstamped: bool,
+    /// How the builds are made; only the plain ones are compared with goldens.
+    pub variant: Variant,
     /// Only these patches of the series, without the switches of the others. Needs a project that
     /// stands aside of the checkout.
     pub patches: Option<Vec<Patch>>,
@@ -138,7 +142,8 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         goldens::check_request(request)?;
         goldens::check_committed(ctx)?;
     }
-    let plans = plans(ctx, request)?;
+    let mut plans = plans(ctx, request)?;
+    variant::fit(ctx, request.variant, &mut plans)?;
     let dir = ctx.project.gate_dir();
     fs_err::create_dir_all(&dir)?;
     // Of two runs on one host, each in a folder of its own, the second waits.
@@ -161,7 +166,11 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     // First what is there: a missing model must not cost a build.
     let (ready, skipped) = missing::part(ctx, request, plans)?;
     let sides = Sides::prepare(ctx, request, &ready)?;
-    let place = sides.vanilla().map(goldens::Place::of);
+    let place = sides
+        .vanilla()
+        // Other options, other roundings.
+        .filter(|_| request.variant.is_plain())
+        .map(goldens::Place::of);
     let names = ready
         .iter()
         .map(|(plan, _)| plan.common().definition.id.clone());

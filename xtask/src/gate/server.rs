@@ -16,6 +16,7 @@ use log::{announced_port, tail};
 pub use log::{log_tail, log_text};
 
 mod log;
+pub mod sanitizer;
 
 /// Variables of the user's environment that would change what a server computes.
 const REMOVED: [&str; 3] = [crate::model::SWITCH_PREFIX, "LLAMA_", "GGML_"];
@@ -98,6 +99,7 @@ impl Server {
             .env("LLAMA_API_KEY", &key)
             .env(MARK, mark.value())
             .envs(launch.env)
+            .envs(sanitizer::ENV)
             .stdout(log.try_clone()?)
             .stderr(log);
         let process = Group::start(&mut command, launch.stop)?;
@@ -224,9 +226,15 @@ impl Server {
         }
     }
 
-    /// Ends it; says so where it did not end well.
+    /// Ends it; says so where it did not end well, or where a sanitizer in it reported anything
+    /// in all its life.
     pub fn end(mut self) -> Result<()> {
-        self.stop()
+        self.stop()?;
+        let log = self.process.as_ref().map(|started| &*started.log);
+        match log.and_then(sanitizer::finding) {
+            Some(report) => Err(report),
+            None => Ok(()),
+        }
     }
 
     fn stop(&mut self) -> Result<()> {
@@ -263,7 +271,12 @@ impl Server {
             message.push_str("\n  | ");
             message.push_str(&line);
         }
-        let mut explained = Error::new(error.kind(), message);
+        // That is why, whatever the client saw of it.
+        let report = sanitizer::finding(&log);
+        let mut explained = match &report {
+            Some(report) => Error::finding(format!("{}\n{message}", report.message())),
+            None => Error::new(error.kind(), message),
+        };
         for context in error.contexts() {
             explained = explained.context(context.clone());
         }

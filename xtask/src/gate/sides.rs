@@ -18,7 +18,7 @@ use crate::gate::missing::Ready;
 use crate::gate::remote::{self, Address};
 use crate::gate::work::Origin;
 use crate::model::{
-    Base, BuildManifest, ChashGate, Flavour, GateBackend, PatchSetStamp, SideDefinition,
+    Base, BuildManifest, ChashGate, Flavour, GateBackend, PatchSetStamp, SideDefinition, Variant,
 };
 use crate::patchset::{Patch, Series};
 use crate::vendor::Pristine;
@@ -81,7 +81,7 @@ impl<'a> Sides<'a> {
                 (any, _) if request.prebuilt => found(ctx, &base, &series, any)?,
                 (GateBackend::Cpu, Some(patches)) => some(ctx, &base, patches)?,
                 // Those for GPUs were made before, or the gate would be skipped; see `missing`.
-                (_, None) => whole(ctx, &base, &series, backend)?,
+                (_, None) => whole(ctx, &base, &series, backend, request.variant)?,
                 (other, _) => found(ctx, &base, &series, other)?,
             };
             if !request.unstamped {
@@ -232,7 +232,7 @@ fn running(gate: &ChashGate, side: &SideDefinition, model: &Path) -> Result<Side
 pub fn ready_builds(ctx: &Ctx, base: &Base, backend: GateBackend) -> Result<Option<[Build; 2]>> {
     let series = Series::load(&ctx.project, base)?;
     if backend == GateBackend::Cpu {
-        return whole(ctx, base, &series, backend).map(Some);
+        return whole(ctx, base, &series, backend, Variant::default()).map(Some);
     }
     for flavour in [Flavour::Vanilla, Flavour::Patched] {
         if Build::find(ctx, &base.id, flavour, backend.name())?.is_none() {
@@ -242,10 +242,17 @@ pub fn ready_builds(ctx: &Ctx, base: &Base, backend: GateBackend) -> Result<Opti
     found(ctx, base, &series, backend).map(Some)
 }
 
-fn whole(ctx: &Ctx, base: &Base, series: &Series, backend: GateBackend) -> Result<[Build; 2]> {
+fn whole(
+    ctx: &Ctx,
+    base: &Base,
+    series: &Series,
+    backend: GateBackend,
+    variant: Variant,
+) -> Result<[Build; 2]> {
     let pristine = crate::vendor::ensure(ctx, base)?;
     crate::patchset::apply(ctx, &pristine, series, series.patches.len(), false)?;
-    let build = |flavour| crate::build::ensure(ctx, base, flavour, backend.name());
+    let build =
+        |flavour| crate::build::ensure_variant(ctx, base, flavour, backend.name(), variant, false);
     alike([build(Flavour::Vanilla)?, build(Flavour::Patched)?])
 }
 
@@ -272,6 +279,7 @@ fn some(ctx: &Ctx, base: &Base, patches: &[Patch]) -> Result<[Build; 2]> {
         flavour: Flavour::Patched,
         backend: "cpu".to_owned(),
         cuda: Default::default(),
+        variant: Default::default(),
         content: crate::patchset::scan(&source)?.digest(),
         source,
         patchset: Some(PatchSetStamp {
@@ -375,6 +383,7 @@ mod tests {
             tree,
             flavour: Flavour::Patched,
             backend: "cuda".to_owned(),
+            variant: Default::default(),
             patchset: Some(PatchSetStamp {
                 id: set,
                 patches: Vec::new(),

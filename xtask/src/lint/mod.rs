@@ -9,6 +9,7 @@ mod gates;
 mod manifest;
 mod markers;
 mod names;
+mod options;
 mod registry;
 mod retired;
 mod switches;
@@ -70,6 +71,7 @@ pub const RULES: &[Rule] = &[
     manifest::RULE,
     markers::RULE,
     names::RULE,
+    options::RULE,
     registry::RULE,
     retired::RULE,
     switches::RULE,

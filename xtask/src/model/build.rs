@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::Digest;
+use crate::model::{Digest, Variant};
 
 /// Which tree a build is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
@@ -41,6 +41,9 @@ pub struct BuildManifest {
     pub flavour: Flavour,
     /// `cpu`, `vulkan` or `cuda`.
     pub backend: String,
+    /// How it was made besides; absent where that is the plain way.
+    #[serde(default, skip_serializing_if = "Variant::is_plain")]
+    pub variant: Variant,
     /// The patch set; absent for vanilla.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patchset: Option<PatchSetStamp>,
@@ -101,6 +104,14 @@ pub struct Artifact {
     /// Digest of the file as the linker made it, without the stamp; absent where nobody looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Digest>,
+}
+
+impl BuildManifest {
+    /// `llama-0.5.0 vanilla-cpu`, with the variant where it is not the plain one.
+    pub fn name(&self) -> String {
+        let suffix = self.variant.suffix();
+        format!("{} {}-{}{suffix}", self.base, self.flavour, self.backend)
+    }
 }
 
 impl Artifact {

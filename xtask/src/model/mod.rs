@@ -30,6 +30,7 @@ mod series;
 mod state;
 mod toolchain;
 mod upstreams;
+mod variant;
 mod verdict;
 
 pub use build::{Artifact, BuildManifest, Compiler, Flavour, PatchSetStamp};
@@ -77,4 +78,5 @@ pub use toolchain::{
 pub use upstreams::{
     Base, CratesSource, DirSource, GitSource, PypiSource, Source, TarballSource, Upstreams,
 };
+pub use variant::{Libraries, Processors, Profile, Variant};
 pub use verdict::Verdict;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{BuildManifest, Compiler, Digest, Flavour, PatchSetStamp};
+use crate::model::{BuildManifest, Compiler, Digest, Flavour, PatchSetStamp, Variant};
 
 /// The stamp inside a program or library. It holds nothing that differs between two checkouts, so
 /// that the same inputs give the same bytes, stamp and all.
@@ -25,6 +25,9 @@ pub struct Provenance {
     pub flavour: Flavour,
     /// `cpu`, `vulkan` or `cuda`.
     pub backend: String,
+    /// How it was made besides; absent where that is the plain way.
+    #[serde(default, skip_serializing_if = "Variant::is_plain")]
+    pub variant: Variant,
     /// The patch set; absent for vanilla.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patchset: Option<PatchSetStamp>,
@@ -52,6 +55,7 @@ impl Provenance {
             tree: manifest.tree,
             flavour: manifest.flavour,
             backend: manifest.backend.clone(),
+            variant: manifest.variant,
             patchset: manifest.patchset.clone(),
             source: manifest.source,
             flags: manifest.flags.clone(),
@@ -80,10 +84,11 @@ impl Provenance {
             None => String::new(),
         };
         format!(
-            "{} {}-{}{patchset}, source {}",
+            "{} {}-{}{}{patchset}, source {}",
             self.base,
             self.flavour,
             self.backend,
+            self.variant.suffix(),
             self.source.short()
         )
     }

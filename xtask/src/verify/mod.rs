@@ -186,10 +186,15 @@ fn check_builds(ctx: &Ctx, base: &Base, out: &mut Verification) -> Result<()> {
                 "build",
                 format!("{name}/{difference}"),
                 format!(
-                    "cargo xtask build --{} --backend {} makes it again",
-                    built.flavour, built.backend
+                    "cargo xtask build --{} --backend {}{} makes it again",
+                    built.flavour,
+                    built.backend,
+                    built.variant.flags()
                 ),
             );
+        }
+        for drift in build::drift::check(&found)? {
+            out.add("build", format!("{name}: {drift}"), drift.hint);
         }
         out.checked.push(format!(
             "build: {} of {name}",

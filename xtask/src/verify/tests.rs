@@ -114,6 +114,7 @@ fn every_finished_build_of_the_base_is_hashed_whatever_its_backend() {
             tree: Digest::of(b""),
             flavour,
             backend: backend.to_owned(),
+            variant: Default::default(),
             patchset: None,
             source: Digest::of(b""),
             flags: Default::default(),

@@ -15,6 +15,8 @@ use std::time::Duration;
 const FAULT: &str = "FAKE_SERVER_FAULT";
 const ARGS: &str = "FAKE_SERVER_ARGS";
 const PIDS: &str = "FAKE_SERVER_PIDS";
+/// A program that the faults `report` and `report-and-die` run; to be exported by `before`.
+pub const RUN: &str = "FAKE_SERVER_RUN";
 
 /// Writes a program `dir/llama-server` with `fault`, which leaves a file named by its process id
 /// in `pids`. `before` is shell code that runs before the server.
@@ -201,6 +203,13 @@ impl Fake {
                 std::process::abort();
             }
             _ => {}
+        }
+        if self.fault.starts_with("report") && self.asked.get() == 1 {
+            // What it says goes into our log.
+            let _ = std::process::Command::new(std::env::var(RUN).unwrap()).status();
+            if self.fault == "report-and-die" {
+                std::process::abort();
+            }
         }
         self.asked.set(self.asked.get() + 1);
         let n_predict = body["n_predict"].as_u64().unwrap();

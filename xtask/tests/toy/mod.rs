@@ -127,6 +127,7 @@ impl Toy {
             flavour,
             backend: "cpu".to_owned(),
             cuda: Default::default(),
+            variant: Default::default(),
             source: self.source.clone(),
             content: tree.digest(),
             patchset: (flavour == Flavour::Patched).then(|| PatchSetStamp {

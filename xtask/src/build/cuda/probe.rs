@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::build::cache::Cache;
 use crate::build::configure::{self, Need, Request};
 use crate::build::cuda::{ARCHS, CudaKit, GpuWish, Images, images};
+use crate::build::drift::Vocabulary;
 use crate::build::lookup::Lookup;
 use crate::build::source::Sources;
 use crate::build::{commands, engine, ext, launcher, tools};
@@ -66,7 +67,7 @@ pub fn run(
     flavour: Flavour,
     gpus: Option<GpuWish>,
 ) -> Result<Probe> {
-    let mut recipe = crate::build::recipe(ctx, base, flavour, configure::CUDA)?;
+    let mut recipe = crate::build::recipe(ctx, base, flavour, crate::build::options::CUDA)?;
     recipe.cuda.gpus = gpus;
     recipe.cuda.probe = true;
     let tools = tools::resolve(ctx, lookup)?;
@@ -82,7 +83,9 @@ pub fn run(
     let sources = Sources::read(&recipe.source)?;
     engine::held(ctx, &recipe, &sources)?;
     let paths = sources.paths_digest();
-    let mut request = Request::new(ctx, lookup, &recipe, &tools, ext.as_ref(), None, paths)?;
+    let names = Vocabulary::read(&recipe.source, &sources)?;
+    let known = (&names, paths);
+    let mut request = Request::new(ctx, lookup, &recipe, &tools, ext.as_ref(), None, known)?;
     kit.ask(&mut request, lookup, &archs, &dir)?;
     match request.need(&dir) {
         Need::Nothing => {}

@@ -1,6 +1,7 @@
 //! Made-up machines.
 
 use super::*;
+use crate::build::drift::Vocabulary;
 use crate::build::lookup::fake::Fake;
 use crate::build::testing::{Toy, toy_ctx};
 
@@ -19,7 +20,7 @@ fn machine() -> Fake {
 fn asks(toy: &Toy, machine: &Fake, arch: Option<&str>) -> Result<(CudaKit, CudaArchs)> {
     let tools = tools::resolve(&toy.ctx, machine)?;
     let mut recipe = toy.recipe(Flavour::Patched);
-    recipe.backend = configure::CUDA.to_owned();
+    recipe.backend = crate::build::options::CUDA.to_owned();
     recipe.cuda.gpus = arch.map(|arch| wish(arch).unwrap());
     CudaKit::resolve(&toy.ctx, machine, &tools, &recipe)
 }
@@ -185,12 +186,12 @@ fn a_driver_that_could_not_run_it_is_told_before_it_is_built() {
 fn without_a_wish_it_is_built_as_before() {
     let toy = toy_ctx();
     let mut recipe = toy.recipe(Flavour::Vanilla);
-    recipe.backend = configure::CUDA.to_owned();
+    recipe.backend = crate::build::options::CUDA.to_owned();
     let machine = machine();
     let tools = tools::resolve(&toy.ctx, &machine).unwrap();
     let (kit, archs) = asks(&toy, &machine, Some("80;90")).unwrap();
-    let paths = crate::model::Digest::of(b"");
-    let mut request = Request::new(&toy.ctx, &machine, &recipe, &tools, None, None, paths).unwrap();
+    let known = (&Vocabulary::default(), crate::model::Digest::of(b""));
+    let mut request = Request::new(&toy.ctx, &machine, &recipe, &tools, None, None, known).unwrap();
     let dir = recipe.dir(&toy.ctx);
     kit.ask(&mut request, &machine, &archs, &dir).unwrap();
     std::fs::create_dir_all(&dir).unwrap();
@@ -213,9 +214,9 @@ fn cmake_is_asked_for_all_of_it() {
     let ask = |machine: &Fake| {
         let tools = tools::resolve(&toy.ctx, machine).unwrap();
         let (kit, archs) = asks(&toy, machine, Some("90")).unwrap();
-        let paths = crate::model::Digest::of(b"");
+        let known = (&Vocabulary::default(), crate::model::Digest::of(b""));
         let mut request =
-            Request::new(&toy.ctx, machine, &recipe, &tools, None, None, paths).unwrap();
+            Request::new(&toy.ctx, machine, &recipe, &tools, None, None, known).unwrap();
         kit.ask(&mut request, machine, &archs, Path::new("/b"))
             .unwrap();
         request

@@ -21,6 +21,7 @@ fn provenance(content: Digest) -> Provenance {
         tree: Digest::of(b"tree"),
         flavour: Flavour::Patched,
         backend: "cpu".to_owned(),
+        variant: Default::default(),
         patchset: Some(PatchSetStamp {
             id: Digest::of(b"set"),
             patches: vec!["one".to_owned()],

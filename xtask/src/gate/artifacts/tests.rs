@@ -225,6 +225,7 @@ fn build(
             tree: Digest::of(b""),
             flavour,
             backend: "cpu".to_owned(),
+            variant: Default::default(),
             patchset: id.map(|id| PatchSetStamp {
                 id: Digest::of(id),
                 patches: Vec::new(),

@@ -289,6 +289,7 @@ fn the_machine_is_told_by_what_changes_roundings() {
         tree: Digest::of(b""),
         flavour: Flavour::Vanilla,
         backend: "cpu".to_owned(),
+        variant: Default::default(),
         patchset: None,
         source: Digest::of(b""),
         flags: [("GGML_NATIVE".to_owned(), native.to_owned())].into(),

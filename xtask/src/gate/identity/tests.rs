@@ -19,6 +19,7 @@ fn build(dir: &Path, flavour: Flavour, text: &str) -> Build {
             tree: Digest::of(b""),
             flavour,
             backend: "cpu".to_owned(),
+            variant: Default::default(),
             patchset: (flavour == Flavour::Patched).then(|| PatchSetStamp {
                 id: Digest::of(b"set"),
                 patches: Vec::new(),

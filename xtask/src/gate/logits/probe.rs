@@ -14,7 +14,7 @@ use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::gate::identity::Side;
 use crate::gate::runner::ServerRunner;
-use crate::gate::server::{log_tail, removed_variables};
+use crate::gate::server::{log_tail, removed_variables, sanitizer};
 use crate::gate::session::{Halt, Prompt, Run};
 use crate::gate::work::Work;
 use crate::model::{Artifact, Digest, Flash, LogitsSetting, ProbeStamp};
@@ -203,6 +203,7 @@ impl<'a> One<'a> {
             command.env_remove(name);
         }
         command.args([plan, out]).envs(&self.side.env);
+        command.envs(sanitizer::ENV);
         command.stdout(said.try_clone()?).stderr(said);
         let mut group = Group::start(&mut command, Duration::ZERO)?;
         let begun = Instant::now();
@@ -223,6 +224,9 @@ impl<'a> One<'a> {
             std::thread::sleep(POLL);
         };
         let text = String::from_utf8_lossy(&fs_err::read(log)?).into_owned();
+        if let Some(report) = sanitizer::finding(log) {
+            return Err(report);
+        }
         if !status.success() || !text.lines().any(|line| line == "done") {
             return Err(Error::environment(format!(
                 "the probe ended {}\n{}",
@@ -307,8 +311,9 @@ impl<'a> One<'a> {
 /// Changes with everything that goes into the program, and with the place of what it loads.
 fn key(build: &Build, compiler: &str) -> Result<Digest> {
     let mut text = format!(
-        "{}\n{compiler}\n{}\n",
+        "{}\n{compiler}{}\n{}\n",
         Digest::of(SOURCE.as_bytes()),
+        build::compile_flags(build.manifest.variant.profile),
         build.dir.display()
     );
     for folder in HEADERS {
@@ -358,6 +363,9 @@ fn compile(
     let bin = build.dir.join("out/bin");
     let mut command = Command::new(compiler);
     command.args(["-std=gnu11", "-O1"]);
+    // A library with a sanitizer in it can only be loaded by a program that has it too.
+    let flags = build::compile_flags(build.manifest.variant.profile);
+    command.args(flags.split_whitespace());
     for folder in HEADERS {
         command.arg("-I").arg(build.dir.join(folder));
     }

@@ -35,6 +35,7 @@ fn build(dir: &Path) -> Build {
             tree: Digest::of(b""),
             flavour: Flavour::Vanilla,
             backend: "cpu".to_owned(),
+            variant: Default::default(),
             patchset: None,
             source: Digest::of(b""),
             flags: BTreeMap::new(),

@@ -1,0 +1,181 @@
+//! Instruction sets: what options and names promise, and what compilers are told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::build::cache::Cache;
+use crate::build::commands::{self, Commands};
+use crate::build::drift::Drift;
+
+/// Options of ggml by which one names instruction sets of x86, and the words that compilers get.
+const SETS: [(&str, &[&str]); 14] = [
+    ("SSE42", &["-msse4.2"]),
+    ("AVX", &["-mavx"]),
+    ("F16C", &["-mf16c"]),
+    ("FMA", &["-mfma"]),
+    ("AVX2", &["-mavx2"]),
+    ("BMI2", &["-mbmi2"]),
+    ("AVX_VNNI", &["-mavxvnni"]),
+    (
+        "AVX512",
+        &[
+            "-mavx512f",
+            "-mavx512cd",
+            "-mavx512vl",
+            "-mavx512dq",
+            "-mavx512bw",
+        ],
+    ),
+    ("AVX512_VBMI", &["-mavx512vbmi"]),
+    ("AVX512_VNNI", &["-mavx512vnni"]),
+    ("AVX512_BF16", &["-mavx512bf16"]),
+    ("AMX_TILE", &["-mamx-tile"]),
+    ("AMX_INT8", &["-mamx-int8"]),
+    ("AMX_BF16", &["-mamx-bf16"]),
+];
+
+/// What a processor has by its name: another one's, and more.
+const PROCESSORS: [(&str, &str, &[&str]); 14] = [
+    ("x64", "", &[]),
+    ("sse42", "x64", &["SSE42"]),
+    ("sandybridge", "sse42", &["AVX"]),
+    ("ivybridge", "sandybridge", &["F16C"]),
+    ("piledriver", "ivybridge", &["FMA"]),
+    ("haswell", "piledriver", &["AVX2", "BMI2"]),
+    ("alderlake", "haswell", &["AVX_VNNI"]),
+    ("skylakex", "haswell", &["AVX512"]),
+    ("cannonlake", "skylakex", &["AVX512_VBMI"]),
+    ("cascadelake", "skylakex", &["AVX512_VNNI"]),
+    ("icelake", "cannonlake", &["AVX512_VNNI"]),
+    ("cooperlake", "cascadelake", &["AVX512_BF16"]),
+    ("zen4", "icelake", &["AVX512_BF16"]),
+    ("sapphirerapids", "zen4", &["AMX_TILE", "AMX_INT8"]),
+];
+
+/// `-march=native` and its like.
+const NATIVE: [&str; 3] = ["-march=native", "-mcpu=native", "-mtune=native"];
+
+fn is_on(cached: &Cache, name: &str) -> bool {
+    let value = cached.get(name).unwrap_or_default().to_ascii_uppercase();
+    matches!(&*value, "ON" | "TRUE" | "YES" | "Y" | "1")
+}
+
+/// The words of a variant, by its name; `None` where the name is not known.
+fn words_of(name: &str) -> Option<BTreeSet<&'static str>> {
+    let mut words = BTreeSet::new();
+    let mut name = name;
+    while !name.is_empty() {
+        let (_, parent, more) = PROCESSORS.iter().find(|(known, _, _)| *known == name)?;
+        for (_, own) in SETS.iter().filter(|(set, _)| more.contains(set)) {
+            words.extend(own.iter().copied());
+        }
+        name = parent;
+    }
+    Some(words)
+}
+
+/// Instruction sets that are named, where `GGML_NATIVE` takes what this machine has.
+pub fn native_and_named(env: &BTreeMap<String, String>, cached: &Cache) -> Vec<Drift> {
+    if !is_on(cached, "GGML_NATIVE") {
+        return Vec::new();
+    }
+    let found = "GGML_NATIVE=ON, and the compiler takes what this machine has";
+    let hint = "name instruction sets or build for this machine, not both: cargo xtask build \
+                --cpu-variants builds for named ones";
+    let named = SETS.iter().map(|(set, _)| format!("GGML_{set}"));
+    let named = named.filter(|name| is_on(cached, name));
+    let mut all: Vec<Drift> = named
+        .map(|name| Drift::new(name, "ON", found, hint))
+        .collect();
+    for var in ["CFLAGS", "CXXFLAGS", "CPPFLAGS"] {
+        let words = commands::split(env.get(var).map_or("", String::as_str));
+        let sets = words.into_iter().filter(|word| is_set(word));
+        all.extend(sets.map(|word| Drift::new(var, word, found, hint)));
+    }
+    all
+}
+
+/// Whether a word names an instruction set.
+fn is_set(word: &str) -> bool {
+    SETS.iter().any(|(_, words)| words.contains(&word))
+}
+
+/// Commands that are told of other instruction sets than the options and names promise.
+pub fn of_commands(commands: &Commands, cached: &Cache) -> Vec<Drift> {
+    let native = is_on(cached, "GGML_NATIVE");
+    let mut all = Vec::new();
+    let mut portable: BTreeMap<&str, usize> = BTreeMap::new();
+    let (mut kernels, mut with_native) = (0, 0);
+    for ((file, object), words) in commands {
+        let told = words.iter().find(|word| NATIVE.contains(&word.as_str()));
+        if let Some(word) = told.filter(|_| !native) {
+            *portable.entry(word.as_str()).or_default() += 1;
+        }
+        let Some(target) = cpu_target(object) else {
+            continue;
+        };
+        kernels += 1;
+        with_native += usize::from(told.is_some());
+        if let Some(variant) = target {
+            all.extend(of_variant(variant, file, words));
+        }
+    }
+    all.extend(portable.into_iter().map(|(word, count)| {
+        Drift::new(
+            "GGML_NATIVE",
+            "OFF",
+            format!("{count} commands have {word}"),
+            format!(
+                "take {word} out of CFLAGS and CXXFLAGS, or out of the build file that adds it"
+            ),
+        )
+    }));
+    let is_x86 = cached
+        .get("CMAKE_SYSTEM_PROCESSOR")
+        .unwrap_or(std::env::consts::ARCH);
+    if native && kernels > 0 && with_native == 0 && matches!(is_x86, "x86_64" | "AMD64" | "amd64") {
+        all.push(Drift::new(
+            "GGML_NATIVE",
+            "ON",
+            format!("none of {kernels} commands of the CPU backend has -march=native"),
+            "the option does nothing: a build file of the tree does not pass it on",
+        ));
+    }
+    all
+}
+
+/// Whether an object is one of the CPU backend; then, of which variant.
+fn cpu_target(object: &str) -> Option<Option<&str>> {
+    let folder = object.split('/').find(|part| part.ends_with(".dir"))?;
+    let rest = folder.strip_suffix(".dir")?.strip_prefix("ggml-cpu")?;
+    match rest.strip_prefix('-') {
+        None if rest.is_empty() => Some(None),
+        // What tells a processor's features runs on all of them.
+        Some(variant) if variant.ends_with("-feats") => Some(Some("x64")),
+        Some(variant) => Some(Some(variant)),
+        None => None,
+    }
+}
+
+fn of_variant(variant: &str, file: &str, words: &[String]) -> Option<Drift> {
+    let promised = words_of(variant)?;
+    let words: BTreeSet<&str> = words.iter().map(String::as_str).collect();
+    let found: BTreeSet<&str> = words.iter().copied().filter(|word| is_set(word)).collect();
+    let more: Vec<&str> = found.difference(&promised).copied().collect();
+    let less: Vec<&str> = promised.difference(&found).copied().collect();
+    let what = match (more.is_empty(), less.is_empty()) {
+        (true, true) => return None,
+        (false, _) => format!("{file} is compiled with {}", more.join(" ")),
+        (true, false) => format!("{file} is compiled without {}", less.join(" ")),
+    };
+    let asked = match promised.is_empty() {
+        true => "no instruction set beyond the first".to_owned(),
+        false => promised.into_iter().collect::<Vec<_>>().join(" "),
+    };
+    Some(Drift::new(
+        format!("ggml-cpu-{variant}"),
+        asked,
+        what,
+        "take instruction sets out of CFLAGS and CXXFLAGS; a processor of that name would not run \
+         the library, or gain nothing from it",
+    ))
+}
