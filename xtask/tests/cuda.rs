@@ -49,6 +49,7 @@ fn library(dir: &Path, section: Option<&[u8]>, stamp: &str) -> PathBuf {
         tree: Digest::of(b""),
         flavour: Flavour::Vanilla,
         backend: "cuda".to_owned(),
+        variant: Default::default(),
         patchset: None,
         source: Digest::of(b""),
         flags: [("CMAKE_CUDA_ARCHITECTURES".to_owned(), stamp.to_owned())].into(),
