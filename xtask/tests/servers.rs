@@ -234,6 +234,7 @@ fn a_panic_ends_the_server() {
             args: vec!["-np".into(), "1".into()],
             env: &env,
             log: setup.path("log"),
+            is_judged: false,
             start: Duration::from_secs(30),
             request: Duration::from_secs(30),
             stop: Duration::from_millis(200),

@@ -132,6 +132,7 @@ impl ServerRunner<'_> {
             args,
             env: &env,
             log: log.clone(),
+            is_judged: session.run == Run::Candidate,
             start: Duration::from_secs(limits.start),
             request: Duration::from_secs(limits.request),
             stop: Duration::from_secs(limits.stop),
