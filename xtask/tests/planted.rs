@@ -125,7 +125,7 @@ fn faults_in_what_is_computed() {
 }
 
 /// Baseline, candidate, exit code, and words of what is said.
-const SERVERS: [(&str, &str, i32, &[&str]); 14] = [
+const SERVERS: [(&str, &str, i32, &[&str]); 16] = [
     ("good", "good", 0, &["ok gate same: pass"]),
     (
         "good",
@@ -159,11 +159,29 @@ const SERVERS: [(&str, &str, i32, &[&str]); 14] = [
     (
         "good",
         "die",
-        2,
+        1,
         &[
+            "gate same: fail",
             "the server ended by signal 6 (SIGABRT)",
             "| GGML_ASSERT(false) failed",
         ],
+    ),
+    // Behind the last answer, which is a good one.
+    (
+        "good",
+        "die-after",
+        1,
+        &[
+            "gate same: fail",
+            "by signal 6 (SIGABRT) before it was asked to",
+            "| GGML_ASSERT(after) failed",
+        ],
+    ),
+    (
+        "die-after",
+        "good",
+        2,
+        &["baseline with n_max", "before it was asked to"],
     ),
     (
         "good",
@@ -293,7 +311,7 @@ const MEASURED: [(&str, &str, i32, &[&str]); 8] = [
     (
         "good",
         "die-late",
-        2,
+        1,
         &[
             "ended by signal 6 (SIGABRT)",
             "| GGML_ASSERT(late) failed",
@@ -360,9 +378,15 @@ fn expect(id: &str, definition: &str, baseline: &str, candidate: &str, code: i32
             "{what}: still there: {stat}"
         );
     }
-    // What could not run leaves no verdict.
-    let left = path(&format!("target/gate/latest-{id}.json")).exists();
-    assert_eq!(left, code != 2, "{what}");
+    // What could not run leaves no verdict but that.
+    let left: llama_patchset::model::GateRecord =
+        llama_patchset::model::read_json(&path(&format!("target/gate/latest-{id}.json"))).unwrap();
+    let verdict = match code {
+        0 => Pass,
+        1 => Fail,
+        _ => Inconclusive,
+    };
+    assert_eq!(left.verdict, verdict, "{what}");
 }
 
 /// A session as a definition has it by default, control and all, without the waiting.

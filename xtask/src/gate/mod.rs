@@ -74,7 +74,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::ctx::Ctx;
-use crate::error::{Kind, Result, ResultExt};
+use crate::error::{Error, Kind, Result};
 use crate::model::{
     Digest, GateRecord, HostStamp, ModelSource, ModelStamp, PromptStamp, SkippedGate, Verdict,
 };
@@ -111,7 +111,7 @@ pub struct Request {
 }
 
 /// What a run left.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Report {
     /// One per gate.
     pub records: Vec<GateRecord>,
@@ -128,6 +128,18 @@ pub struct Report {
     pub blessed: Vec<goldens::Change>,
     /// The run's id in the [store].
     pub run: String,
+    /// Why gates could not run to their end, each with its gate as context. Each has a record.
+    pub errors: Vec<Error>,
+}
+
+impl Report {
+    /// The report, or the first error where a gate could not run.
+    pub fn whole(mut self) -> Result<Self> {
+        match self.errors.is_empty() {
+            true => Ok(self),
+            false => Err(self.errors.swap_remove(0)),
+        }
+    }
 }
 
 /// Runs gates and writes their records and the report below `target/gate/`. `command` is what
@@ -159,8 +171,6 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     }
     // First what is there: a missing model must not cost a build.
     let (ready, skipped) = missing::part(ctx, request, plans)?;
-    let sides = Sides::prepare(ctx, request, &ready)?;
-    let place = sides.vanilla().map(goldens::Place::of);
     let names = ready
         .iter()
         .map(|(plan, _)| plan.common().definition.id.clone());
@@ -173,19 +183,29 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         skipped: skipped.clone(),
         host: host(),
     })?;
+    // A build that breaks must not leave the run before it as the latest.
+    let sides = Sides::prepare(ctx, request, &ready)?;
+    let place = sides.vanilla().map(goldens::Place::of);
+    let mut errors: Vec<Error> = Vec::new();
     let mut records = Vec::new();
     let mut files = Vec::new();
     for (plan, model) in ready {
         let gate = &plan.common().definition.id;
         let begun = (now(), Instant::now());
-        let record = match run_one(ctx, request, &plan, model.clone(), &sides, &dir) {
-            // The gates after it can still say something.
-            Err(error) if error.kind() == Kind::Inconclusive => {
-                unjudged::record(&plan, model, &sides, &error, begun)
+        let mut record = match run_one(ctx, request, &plan, model.clone(), &sides, &dir) {
+            Ok(record) => record,
+            Err(error) if stops(ctx, error.kind()) => {
+                return Err(error.context(format!("gate {gate}")));
             }
-            record => record,
+            // The gates after it can still say something.
+            Err(error) => {
+                let record = unjudged::record(&plan, model, &sides, &error, begun);
+                if error.kind() != Kind::Inconclusive {
+                    errors.push(error.context(format!("gate {gate}")));
+                }
+                record
+            }
         };
-        let mut record = record.context(|| format!("gate {gate}"))?;
         if let Some(place) = place.as_ref().filter(|_| !request.bless) {
             let golden = book.judge(&record, place);
             goldens::apply(&mut record, golden);
@@ -204,6 +224,9 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     text.push_str(&missing::section(&skipped));
     crate::model::write_atomic(&report, text.as_bytes())?;
     let mut blessed = Vec::new();
+    if request.bless && !errors.is_empty() {
+        return Err(errors.swap_remove(0));
+    }
     if let Some(place) = place.filter(|_| request.bless) {
         goldens::check_verdicts(&records)?;
         // What was edited meanwhile was perhaps run.
@@ -224,6 +247,7 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         report,
         skipped,
         run: run.stamp().id.clone(),
+        errors,
     })
 }
 
@@ -237,6 +261,15 @@ pub fn plans(ctx: &Ctx, request: &Request) -> Result<Vec<Plan>> {
         choose::defaults(ctx, &mut plans)?;
     }
     Ok(plans)
+}
+
+/// Whether an error of one gate ends the run: it is not about that gate's servers.
+fn stops(ctx: &Ctx, kind: Kind) -> bool {
+    ctx.cancel.is_set()
+        || match kind {
+            Kind::Interrupted | Kind::Usage | Kind::Config | Kind::Internal => true,
+            Kind::Finding | Kind::Inconclusive | Kind::Environment => false,
+        }
 }
 
 fn latest(dir: &Path, gate: &str) -> PathBuf {

@@ -65,6 +65,10 @@ pub fn serve() {
     if fault == "hang-at-start" {
         std::thread::sleep(Duration::from_secs(600));
     }
+    if args.contains("--die") {
+        eprintln!("error: invalid argument: --die");
+        std::process::exit(1);
+    }
     if fault == "refuse-port" {
         eprintln!("E srv start: couldn't bind HTTP server socket, hostname: 127.0.0.1");
         std::process::exit(1);
