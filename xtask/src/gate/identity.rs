@@ -27,6 +27,8 @@ pub struct Side {
     dir: PathBuf,
     /// Whether it was built here, so that everything it loads must be known.
     built: bool,
+    /// Whether it carries the patches as this checkout has them, so that it says what they declare.
+    pub is_ours: bool,
     /// The server, where it runs already.
     pub running: Option<Running>,
     /// What it is to compute on, where that is no processor.
@@ -97,6 +99,7 @@ impl Side {
             env,
             dir: build.dir.clone(),
             built: true,
+            is_ours: true,
             running: None,
             device: None,
             ran_on: Mutex::default(),
@@ -154,6 +157,7 @@ impl Side {
             env,
             dir,
             built: false,
+            is_ours: false,
             running: None,
             device: None,
             ran_on: Mutex::default(),
@@ -179,6 +183,7 @@ impl Side {
             env: BTreeMap::new(),
             dir: PathBuf::from("/"),
             built: false,
+            is_ours: false,
             running: Some(Running {
                 client,
                 address: address.to_owned(),

@@ -6,6 +6,7 @@
 //! | `definition`, `prompts` | `gates/*.toml` into plans, fully checked |
 //! | `identity` | is each side the build that it is taken for? |
 //! | `device` | what a side computes on: chosen, and proven |
+//! | `effect` | whether the switches of a side did anything |
 //! | `sides` | the servers of a run: builds, programs, running servers |
 //! | `missing` | what is not there, so that a gate is skipped |
 //! | `unjudged` | the record of a gate that ended before it could judge |
@@ -44,6 +45,7 @@ pub mod counters;
 pub mod definition;
 pub mod device;
 pub mod drafts;
+pub mod effect;
 pub mod goldens;
 pub mod identity;
 pub mod integrity;
@@ -71,6 +73,7 @@ pub mod work;
 pub use sides::{built_for, ready_builds};
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use crate::ctx::Ctx;
@@ -361,6 +364,8 @@ fn run_one(
         model: &model,
         baseline: &baseline,
         candidate: &candidate,
+        effects: sides.effects(),
+        doubts: Mutex::default(),
         logs: logs.clone(),
     };
     // Several copies of a model of unknown size may not fit into memory.
@@ -392,7 +397,8 @@ fn run_one(
     // Where nothing is run, nothing can be run on the same thing twice.
     let runs = definition.model != ModelSource::None;
     let reason = (found.skipped.clone())
-        .or_else(|| runs.then(|| void(sides, &baseline, &candidate)).flatten());
+        .or_else(|| runs.then(|| void(sides, &baseline, &candidate)).flatten())
+        .or_else(|| runner.doubt());
     let verdict = match (&reason, found.verdict()) {
         (_, Verdict::Fail) => Verdict::Fail,
         (_, Verdict::Skipped) => Verdict::Skipped,

@@ -11,12 +11,14 @@ use crate::gate::Request;
 use crate::gate::client::Client;
 use crate::gate::definition::Plan;
 use crate::gate::device::{self, Device};
+use crate::gate::effect::Effects;
 use crate::gate::identity::{self, Side};
 use crate::gate::missing::Ready;
 use crate::gate::remote::{self, Address};
 use crate::gate::work::Origin;
 use crate::model::{
-    Base, BuildManifest, ChashGate, Flavour, GateBackend, PatchSetStamp, SideDefinition,
+    Base, BuildManifest, ChashGate, Digest, Flavour, GateBackend, PatchManifest, PatchSetStamp,
+    SideDefinition, read_toml,
 };
 use crate::patchset::{Patch, Series};
 use crate::vendor::Pristine;
@@ -35,6 +37,11 @@ pub struct Sides<'a> {
     /// What the patches declare, and what of that is not applied.
     switches: Vec<String>,
     dropped: Vec<String>,
+    /// What their switches say in a server's log.
+    effects: Effects,
+    /// The patches of this checkout, where the user named the servers, and the patch sets that they make.
+    patches: Vec<PatchManifest>,
+    sets: Vec<Digest>,
 }
 
 impl<'a> Sides<'a> {
@@ -48,7 +55,14 @@ impl<'a> Sides<'a> {
             made: None,
             switches: Vec::new(),
             dropped: Vec::new(),
+            effects: Effects::default(),
+            patches: Vec::new(),
+            sets: Vec::new(),
         };
+        if sides.named.is_some() {
+            sides.know(ctx)?;
+            return Ok(sides);
+        }
         let definitions = plans.iter().map(|(plan, _)| &plan.common().definition);
         let mut backends: Vec<GateBackend> = Vec::new();
         for backend in definitions.flat_map(built_for) {
@@ -56,7 +70,8 @@ impl<'a> Sides<'a> {
                 backends.push(backend);
             }
         }
-        if sides.named.is_some() || backends.is_empty() {
+        if backends.is_empty() {
+            sides.know(ctx)?;
             return Ok(sides);
         }
         let base: Base = ctx.project.base(request.base.as_deref())?;
@@ -65,7 +80,9 @@ impl<'a> Sides<'a> {
             let switches = patches.iter().flat_map(|patch| &patch.manifest.switches);
             switches.cloned().collect()
         };
-        sides.switches = all(request.patches.as_ref().unwrap_or(&series.patches));
+        let applied = request.patches.as_ref().unwrap_or(&series.patches);
+        sides.switches = all(applied);
+        sides.effects = Effects::of(applied.iter().map(|patch| &patch.manifest));
         sides.dropped = all(&series.patches);
         let own = &sides.switches;
         let is_set = |name: &String| {
@@ -108,6 +125,35 @@ impl<'a> Sides<'a> {
         Some(&vanilla.manifest)
     }
 
+    /// Reads what is known here of patches that servers by path may carry.
+    fn know(&mut self, ctx: &Ctx) -> Result<()> {
+        let dir = ctx.project.root().join("patches");
+        if !dir.is_dir() {
+            return Ok(());
+        }
+        for entry in fs_err::read_dir(&dir)? {
+            let file = entry?.path().join("patch.toml");
+            if file.is_file() {
+                self.patches.push(read_toml(&file)?);
+            }
+        }
+        self.effects = Effects::of(self.patches.iter());
+        // Servers by path need no base.
+        let bases = ctx.project.upstreams().map(|known| known.base);
+        for base in bases.unwrap_or_default() {
+            // One whose series is broken is nobody's: its servers are asked for less.
+            if let Ok(series) = Series::load(&ctx.project, &base) {
+                self.sets.push(series.id);
+            }
+        }
+        Ok(())
+    }
+
+    /// What switches say in a server's log.
+    pub fn effects(&self) -> &Effects {
+        &self.effects
+    }
+
     /// What the builds for the CPU were made from; `None` where there are none.
     pub fn origin(&self) -> Option<Origin<'_>> {
         let (pristine, series) = self.made.as_ref()?;
@@ -136,6 +182,8 @@ impl<'a> Sides<'a> {
                 side.check_stamps()?;
             }
             side.device = Device::of(gate, definition)?;
+            let set = side.stamp.patchset.as_ref();
+            side.is_ours |= set.is_some_and(|set| self.sets.contains(&set.id));
             Ok(side)
         };
         if let Some((baseline, candidate)) = self.named {
@@ -358,7 +406,6 @@ pub fn void(sides: &Sides<'_>, baseline: &Side, candidate: &Side) -> Option<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Digest;
     use crate::toy::Toy;
 
     #[test]

@@ -65,6 +65,9 @@ pub fn serve() {
     if fault == "hang-at-start" {
         std::thread::sleep(Duration::from_secs(600));
     }
+    if let Ok(said) = std::env::var("OPENCOTI_SAY") {
+        eprintln!("W say: {said}");
+    }
     if args.contains("--die") {
         eprintln!("error: invalid argument: --die");
         std::process::exit(1);

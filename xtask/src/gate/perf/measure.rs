@@ -28,6 +28,8 @@ type Counted = (u64, u64, Option<BTreeMap<String, u64>>);
 /// One running side.
 struct Side {
     run: Run,
+    /// Name of its log.
+    name: String,
     server: Server,
     samples: SideSamples,
     /// What each prompt drafted, accepted and counted the first time.
@@ -73,7 +75,7 @@ impl Bench for ServerBench<'_> {
         }
         let mut samples = Vec::new();
         for side in sides {
-            samples.push(side.end()?);
+            samples.push(self.end(side, plan)?);
         }
         let candidate = samples.pop().unwrap_or_default();
         Ok(RoundRecord {
@@ -85,25 +87,43 @@ impl Bench for ServerBench<'_> {
     }
 }
 
+/// The session of one side of a round.
+fn session(run: Run, plan: RoundPlan) -> Session<'static> {
+    Session {
+        run,
+        n_max: plan.n_max,
+        slots: 1,
+        flags: &[],
+        trace: None,
+        waves: Vec::new(),
+    }
+}
+
 impl ServerBench<'_> {
     fn start(&self, run: Run, plan: RoundPlan, halt: &Halt) -> Result<Side> {
-        let session = Session {
-            run,
-            n_max: plan.n_max,
-            slots: 1,
-            flags: &[],
-            trace: None,
-            waves: Vec::new(),
-        };
+        let session = session(run, plan);
         let part = if plan.control { "control" } else { "compare" };
         let name = format!("{part}-n{}-{:03}-{}", plan.n_max, plan.number, run.name());
         let start = || format!("{} with n_max {}", run.name(), plan.n_max);
         Ok(Side {
             run,
             server: self.runner.start(&session, &name, halt).context(start)?,
+            name,
             samples: SideSamples::default(),
             first: BTreeMap::new(),
         })
+    }
+
+    /// Ends a side, and sums up what it gave.
+    fn end(&self, mut side: Side, plan: RoundPlan) -> Result<SideSamples> {
+        let mut samples = side.sum();
+        if let Some(bytes) = side.server.peak_memory() {
+            let values = samples.values.entry(Metric::Rss).or_default();
+            values.push(bytes as f64 / f64::from(1 << 20));
+        }
+        let ended = (self.runner).end(side.server, &session(side.run, plan), &side.name);
+        ended.context(|| format!("{} with n_max {}", side.run.name(), plan.n_max))?;
+        Ok(samples)
     }
 
     /// A request for one token, and a request for all of them.
@@ -162,12 +182,7 @@ impl Side {
         Ok(())
     }
 
-    fn end(mut self) -> Result<SideSamples> {
-        if let Some(bytes) = self.server.peak_memory() {
-            let values = self.samples.values.entry(Metric::Rss).or_default();
-            values.push(bytes as f64 / f64::from(1 << 20));
-        }
-        self.server.end()?;
+    fn sum(&mut self) -> SideSamples {
         let mut sum = BTreeMap::new();
         let mut all_count = true;
         for (drafted, accepted, counters) in self.first.values() {
@@ -183,6 +198,6 @@ impl Side {
             }
         }
         self.samples.counters = all_count.then_some(sum);
-        Ok(self.samples)
+        std::mem::take(&mut self.samples)
     }
 }
