@@ -261,13 +261,24 @@ prompt = [{ name = "three", ids = [7, 8, 9] }]
 "#;
 
 /// The same for a gate of kind `perf`, with noise and real processes.
-const MEASURED: [(&str, &str, i32, &[&str]); 8] = [
+const MEASURED: [(&str, &str, i32, &[&str]); 10] = [
     (
         "good",
         "good",
         0,
         &["ok gate quick: pass", "would have failed in 95 of 100 runs"],
     ),
+    // As quick, and with as many launches; of something else.
+    (
+        "good",
+        "other-tokens",
+        3,
+        &[
+            "the candidate gave other tokens",
+            "the work is not the same",
+        ],
+    ),
+    ("good", "no-drafts", 3, &["the candidate drafted 0 tokens"]),
     // As large as the threshold: nobody can tell.
     (
         "good",

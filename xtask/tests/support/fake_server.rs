@@ -287,6 +287,7 @@ impl Fake {
         match self.fault.as_str() {
             // Only the prompt of three ids.
             "flip" if ids.len() == 3 && n == 17 => 510,
+            "other-tokens" if n == 3 => 510,
             "random" => (plain + u64::from(std::process::id())) % 509,
             _ => plain,
         }

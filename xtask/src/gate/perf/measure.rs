@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use super::judge::TOKENS;
 use super::{Bench, RoundPlan};
 use crate::error::{Error, Result, ResultExt};
+use crate::gate::chash;
 use crate::gate::client::{Sampling, Timed};
 use crate::gate::runner::ServerRunner;
 use crate::gate::server::Server;
 use crate::gate::session::{Halt, Prompt, Run, Session};
-use crate::model::{Metric, RoundRecord, SideSamples};
+use crate::model::{Digest, Metric, RoundRecord, SideSamples};
 use crate::stats::paired::right_first;
 
 /// Starts two servers per round, which live side by side; the one that is not asked is idle.
@@ -22,8 +24,8 @@ pub struct ServerBench<'a> {
     pub warm_up: usize,
 }
 
-/// Tokens drafted and accepted, and counters, of one answer.
-type Counted = (u64, u64, Option<BTreeMap<String, u64>>);
+/// Tokens drafted and accepted, counters, and the digest of the tokens, of one answer.
+type Counted = (u64, u64, Option<BTreeMap<String, u64>>, Digest);
 
 /// One running side.
 struct Side {
@@ -169,7 +171,8 @@ impl Side {
             counters.retain(|name, _| !name.starts_with("us_"));
             counters
         });
-        let counted = (answer.drafted, answer.accepted, counters);
+        let tokens = chash::digest(&answer.tokens);
+        let counted = (answer.drafted, answer.accepted, counters, tokens);
         let Some(first) = self.first.get(&prompt.name) else {
             self.first.insert(prompt.name.clone(), counted);
             return Ok(());
@@ -179,13 +182,21 @@ impl Side {
         let names = then.keys().chain(now.keys());
         let vary = names.filter(|name| then.get(*name) != now.get(*name));
         self.samples.vary.extend(vary.cloned());
+        if first.3 != counted.3 {
+            self.samples.vary.insert(TOKENS.to_owned());
+        }
         Ok(())
     }
 
     fn sum(&mut self) -> SideSamples {
         let mut sum = BTreeMap::new();
         let mut all_count = true;
-        for (drafted, accepted, counters) in self.first.values() {
+        let tokens = self
+            .first
+            .values()
+            .map(|counted| counted.3.bytes().as_slice());
+        self.samples.tokens = Some(Digest::of_parts(tokens));
+        for (drafted, accepted, counters, _) in self.first.values() {
             self.samples.drafted += drafted;
             self.samples.accepted += accepted;
             match counters {
