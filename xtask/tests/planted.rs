@@ -125,7 +125,7 @@ fn faults_in_what_is_computed() {
 }
 
 /// Baseline, candidate, exit code, and words of what is said.
-const SERVERS: [(&str, &str, i32, &[&str]); 16] = [
+const SERVERS: [(&str, &str, i32, &[&str]); 19] = [
     ("good", "good", 0, &["ok gate same: pass"]),
     (
         "good",
@@ -155,6 +155,20 @@ const SERVERS: [(&str, &str, i32, &[&str]); 16] = [
         3,
         &["not busy at the same time"],
     ),
+    (
+        "good",
+        "nearly-idle-slots",
+        3,
+        &["the slots of candidate were not busy at the same time (1.01 of 2"],
+    ),
+    (
+        "good",
+        "no-metrics",
+        3,
+        &["does not tell how many slots were busy"],
+    ),
+    // As it is where all logits are no numbers.
+    ("one-id", "one-id", 3, &["gave the id 0 and no other"]),
     // At the 40th token.
     (
         "good",

@@ -92,7 +92,15 @@ impl ServerRunner<'_> {
         if session.n_max > 0 {
             answers.drafts = server.ask(halt, |client| Ok(client.drafts()))?;
         }
+        let is_started = server.id().is_some();
         self.end(server, session, &name)?;
+        if is_started && session.slots > 1 && answers.busy_slots.is_none() {
+            return Err(Error::new(
+                Kind::Inconclusive,
+                "the server does not tell how many slots were busy at the same time",
+            )
+            .hint("its /metrics must have llamacpp:n_busy_slots_per_decode"));
+        }
         if session.trace.is_some() {
             let file = self.trace(&name);
             if !file.exists() {

@@ -140,6 +140,7 @@ impl Fake {
         let (status, text) = match request.split(' ').nth(1).unwrap() {
             "/health" => (200, "{\"status\":\"ok\"}".to_owned()),
             _ if !authorized => (401, "no".to_owned()),
+            "/metrics" if self.fault == "no-metrics" => (501, "no".to_owned()),
             "/metrics" => (200, self.metrics()),
             "/props" => (200, self.props()),
             "/slots" => (
@@ -173,6 +174,7 @@ impl Fake {
     fn metrics(&self) -> String {
         let busy = match self.fault.as_str() {
             "idle-slots" => 1.0,
+            "nearly-idle-slots" => 1.01,
             _ => f64::from(self.slots),
         };
         format!("# TYPE x gauge\nllamacpp:n_busy_slots_per_decode {busy}\n")
@@ -285,6 +287,7 @@ impl Fake {
         }
         let plain = ids.iter().fold(n, |sum, id| (sum * 31 + id) % 509);
         match self.fault.as_str() {
+            "one-id" => 0,
             // Only the prompt of three ids.
             "flip" if ids.len() == 3 && n == 17 => 510,
             "other-tokens" if n == 3 => 510,
