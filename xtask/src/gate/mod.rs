@@ -230,8 +230,11 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     if request.bless && !errors.is_empty() {
         return Err(errors.swap_remove(0));
     }
-    if let Some(place) = place.filter(|_| request.bless) {
+    if request.bless {
         goldens::check_verdicts(&records)?;
+        goldens::check_place(&records, place.as_ref())?;
+    }
+    if let Some(place) = place.filter(|_| request.bless) {
         // What was edited meanwhile was perhaps run.
         goldens::check_committed(ctx)?;
         // Building and running take long: what somebody recorded meanwhile must stay.
@@ -397,7 +400,10 @@ fn run_one(
     // Where nothing is run, nothing can be run on the same thing twice.
     let runs = definition.model != ModelSource::None;
     let reason = (found.skipped.clone())
-        .or_else(|| runs.then(|| void(sides, &baseline, &candidate)).flatten())
+        .or_else(|| {
+            runs.then(|| void(sides, definition, &baseline, &candidate))
+                .flatten()
+        })
         .or_else(|| runner.doubt());
     let verdict = match (&reason, found.verdict()) {
         (_, Verdict::Fail) => Verdict::Fail,
@@ -443,7 +449,11 @@ fn run_one(
         golden: None,
         cells: found.cells,
         drafted_against_plain: found.drafted_against_plain,
-        notes: [found.notes, sides::remarks(&baseline, &candidate)].concat(),
+        notes: [
+            found.notes,
+            sides::remarks(sides, definition, &baseline, &candidate),
+        ]
+        .concat(),
     })
 }
 
