@@ -311,6 +311,23 @@ fn now() -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
+/// A new folder below `dir` for the logs of a gate: one of the same second must not be taken for its own.
+fn log_folder(dir: &Path, started: &str, gate: &str) -> Result<PathBuf> {
+    fs_err::create_dir_all(dir)?;
+    let name = format!("{}-{gate}", file_time(started));
+    let mut path = dir.join(&name);
+    for number in 2..u32::MAX {
+        match std::fs::create_dir(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                path = dir.join(format!("{name}-{number}"));
+            }
+            Err(error) => return Err(error.into()),
+            Ok(()) => break,
+        }
+    }
+    Ok(path)
+}
+
 /// `2026-07-29T12:34:56Z` as part of a file name.
 fn file_time(time: &str) -> String {
     time.chars().filter(|c| !matches!(c, ':' | '-')).collect()
@@ -358,10 +375,7 @@ fn run_one(
     let baseline = sides.side(definition, &definition.baseline, false, &model)?;
     let candidate = sides.side(definition, &definition.candidate, true, &model)?;
     say_what_is_removed(ctx);
-    let logs = dir
-        .join("logs")
-        .join(format!("{}-{}", file_time(&started), definition.id));
-    fs_err::create_dir_all(&logs)?;
+    let logs = log_folder(&dir.join("logs"), &started, &definition.id)?;
     let runner = runner::ServerRunner {
         definition,
         model: &model,
@@ -478,5 +492,20 @@ fn prompt_stamp(prompt: &session::Prompt, text: Option<Digest>) -> PromptStamp {
         length: prompt.ids.len(),
         sha256: chash::digest(&prompt.ids),
         text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_gates_of_one_second_have_folders_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = || log_folder(&dir.path().join("logs"), "2026-01-02T03:04:05Z", "g").unwrap();
+        let (first, second) = (made(), made());
+        assert_ne!(first, second);
+        assert!(first.is_dir() && second.is_dir());
+        assert!(first.ends_with("logs/20260102T030405Z-g"), "{first:?}");
     }
 }
