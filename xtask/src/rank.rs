@@ -176,6 +176,7 @@ fn start(request: &Request<'_>, log: &Path, halt: &Halt) -> Result<Server> {
         args,
         env: &BTreeMap::new(),
         log: log.into(),
+        is_judged: false,
         start: Duration::from_secs(600),
         request: Duration::from_secs(600),
         stop: Duration::from_secs(5),

@@ -117,7 +117,7 @@ fn what_ran_elsewhere_is_a_finding_though_its_tokens_are_right() {
         let (code, text) = setup.run(&["--unstamped"]);
         assert_eq!(code, 1, "{text}");
         assert!(text.contains(says), "{says}: {text}");
-        assert!(setup.record().is_none(), "a verdict: {text}");
+        assert_eq!(setup.record().unwrap().verdict, Verdict::Fail, "{text}");
     }
 }
 
@@ -147,5 +147,5 @@ fn what_says_nothing_of_its_origin_is_not_gated() {
         "{text}"
     );
     assert!(text.contains("--unstamped"), "{text}");
-    assert!(setup.record().is_none());
+    assert_eq!(setup.record().unwrap().verdict, Verdict::Fail);
 }

@@ -275,8 +275,51 @@ fn an_error_leaves_no_older_verdict() {
     );
     assert_eq!(setup.run(&["--quick"]).0, 2);
     let dir = setup.dir.path().join("target/gate");
-    assert!(!dir.join("report.md").exists());
-    assert!(!dir.join("latest-same.json").exists());
+    let report = std::fs::read_to_string(dir.join("report.md")).unwrap();
+    assert!(report.starts_with("# Gates: INCONCLUSIVE"), "{report}");
+    let record: llama_patchset::model::GateRecord =
+        llama_patchset::model::read_json(&dir.join("latest-same.json")).unwrap();
+    assert_eq!(record.verdict, llama_patchset::model::Verdict::Inconclusive);
+    assert!(record.reason.unwrap().contains("HTTP status 500"));
+}
+
+/// The gate that breaks comes first by its name; the other one's failure must be said all the same.
+#[test]
+fn one_gates_error_does_not_hide_what_another_finds() {
+    let setup = setup("good", "flip");
+    let dir = setup.dir.path();
+    let broken = DEFINITION
+        .replace("id = \"same\"", "id = \"broken\"")
+        .replace("n-predict = 48", "n-predict = 8\nflags = [\"--die\"]");
+    std::fs::write(dir.join("gates/broken.toml"), broken).unwrap();
+    let (code, text) = setup.run(&["--quick"]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("gate same: fail"), "{text}");
+    assert!(
+        text.contains("could not run to its end: gate broken: "),
+        "{text}"
+    );
+    let mut command = setup.command(&["--quick", "--gate", "broken", "--json"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", both(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["status"], "unable");
+    assert_eq!(json["data"]["errors"][0]["kind"], "environment");
+    assert_eq!(json["data"]["gates"][0]["verdict"], "inconclusive");
+}
+
+/// What a page cannot be written into does not change what was found.
+#[test]
+fn a_page_that_cannot_be_written_leaves_the_verdict() {
+    // Once the run has begun, a folder stands where the page goes.
+    let block = "mkdir -p \"$(dirname \"$0\")/../target/gate/report.html/x\"";
+    let setup = setup_with("good", "flip", block);
+    let output = setup.command(&["--quick", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", both(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["data"]["page"], serde_json::Value::Null);
+    let text = both(&output);
+    assert!(text.contains("there is no page"), "{text}");
 }
 
 #[test]
@@ -334,6 +377,66 @@ fn servers_die_when_the_tool_is_killed() {
         let left = setup.servers(Duration::from_secs(5));
         assert!(left.is_empty(), "still there: {left:?}");
     }
+}
+
+const SAY: &str = r#"
+schema = 1
+id = "say"
+title = "Says what it is told"
+purpose = "Test."
+switches = ["OPENCOTI_SAY"]
+[log.OPENCOTI_SAY]
+says = "it works"
+refuses = ["has no * effect"]
+aside = ["several slots"]
+"#;
+
+/// Off equals off: only the log tells that a switch was refused.
+#[test]
+fn a_switch_that_is_refused_is_no_pass() {
+    let setup = setup("good", "good");
+    let path = |name: &str| setup.dir.path().join(name);
+    std::fs::create_dir_all(path("patches/say")).unwrap();
+    std::fs::write(path("patches/say/patch.toml"), SAY).unwrap();
+    let gate = |said: &str| {
+        let side = format!("{{ build = \"patched\", env = {{ OPENCOTI_SAY = \"{said}\" }} }}");
+        let text = DEFINITION.replace("title =", &format!("candidate = {side}\ntitle ="));
+        std::fs::write(path("gates/same.toml"), text).unwrap();
+        setup.run(&["--quick"])
+    };
+    let (code, text) = gate("it has no such effect");
+    assert_eq!(code, 3, "{text}");
+    let words =
+        "candidate-n2-s1: OPENCOTI_SAY is set, and had no effect: \"W say: it has no such effect\"";
+    assert!(text.contains(words), "{text}");
+    let (code, text) = gate("it has no such effect, there are several slots");
+    assert_eq!(code, 0, "{text}");
+    // A server by path that says where it comes from nowhere may say that it works in other words.
+    let (code, text) = gate("well");
+    assert_eq!(code, 0, "{text}");
+    // And so it is where time is measured.
+    let text = r#"
+schema = 1
+id = "quick"
+kind = "perf"
+title = "Not slower"
+model = { path = "model.gguf" }
+n-max = [2]
+n-predict = 8
+rounds = 5
+control-rounds = 5
+limits = { start = 30, request = 30, stop = 1 }
+candidate = { build = "patched", env = { OPENCOTI_SAY = "it has no such effect" } }
+counters = { launches_dft = "equal" }
+prompt = [{ name = "three", ids = [7, 8, 9] }]
+"#;
+    std::fs::write(path("gates/quick.toml"), text).unwrap();
+    let (code, text) = setup.run(&["--gate", "quick"]);
+    assert_eq!(code, 3, "{text}");
+    assert!(
+        text.contains("OPENCOTI_SAY is set, and had no effect"),
+        "{text}"
+    );
 }
 
 const NEEDLE: &str = r#"

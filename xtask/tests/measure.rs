@@ -133,6 +133,7 @@ fn server(work: &Work, n_max: u32, switches: &[&str], log: &Path) -> Server {
         args: all,
         env: &env,
         log: log.into(),
+        is_judged: false,
         start: Duration::from_secs(300),
         request: Duration::from_secs(600),
         stop: Duration::from_secs(5),

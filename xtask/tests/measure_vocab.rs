@@ -110,6 +110,7 @@ fn server(way: &Way, log: &Path) -> Server {
         args: args.split_whitespace().map(Into::into).collect(),
         env: &env,
         log: log.into(),
+        is_judged: false,
         start: Duration::from_secs(300),
         request: Duration::from_secs(1200),
         stop: Duration::from_secs(5),

@@ -125,7 +125,7 @@ fn faults_in_what_is_computed() {
 }
 
 /// Baseline, candidate, exit code, and words of what is said.
-const SERVERS: [(&str, &str, i32, &[&str]); 14] = [
+const SERVERS: [(&str, &str, i32, &[&str]); 19] = [
     ("good", "good", 0, &["ok gate same: pass"]),
     (
         "good",
@@ -155,15 +155,47 @@ const SERVERS: [(&str, &str, i32, &[&str]); 14] = [
         3,
         &["not busy at the same time"],
     ),
+    (
+        "good",
+        "nearly-idle-slots",
+        3,
+        &["the slots of candidate were not busy at the same time (1.01 of 2"],
+    ),
+    (
+        "good",
+        "no-metrics",
+        3,
+        &["does not tell how many slots were busy"],
+    ),
+    // As it is where all logits are no numbers.
+    ("one-id", "one-id", 3, &["gave the id 0 and no other"]),
     // At the 40th token.
     (
         "good",
         "die",
-        2,
+        1,
         &[
+            "gate same: fail",
             "the server ended by signal 6 (SIGABRT)",
             "| GGML_ASSERT(false) failed",
         ],
+    ),
+    // Behind the last answer, which is a good one.
+    (
+        "good",
+        "die-after",
+        1,
+        &[
+            "gate same: fail",
+            "by signal 6 (SIGABRT) before it was asked to",
+            "| GGML_ASSERT(after) failed",
+        ],
+    ),
+    (
+        "die-after",
+        "good",
+        2,
+        &["baseline with n_max", "before it was asked to"],
     ),
     (
         "good",
@@ -243,13 +275,24 @@ prompt = [{ name = "three", ids = [7, 8, 9] }]
 "#;
 
 /// The same for a gate of kind `perf`, with noise and real processes.
-const MEASURED: [(&str, &str, i32, &[&str]); 8] = [
+const MEASURED: [(&str, &str, i32, &[&str]); 10] = [
     (
         "good",
         "good",
         0,
         &["ok gate quick: pass", "would have failed in 95 of 100 runs"],
     ),
+    // As quick, and with as many launches; of something else.
+    (
+        "good",
+        "other-tokens",
+        3,
+        &[
+            "the candidate gave other tokens",
+            "the work is not the same",
+        ],
+    ),
+    ("good", "no-drafts", 3, &["the candidate drafted 0 tokens"]),
     // As large as the threshold: nobody can tell.
     (
         "good",
@@ -293,7 +336,7 @@ const MEASURED: [(&str, &str, i32, &[&str]); 8] = [
     (
         "good",
         "die-late",
-        2,
+        1,
         &[
             "ended by signal 6 (SIGABRT)",
             "| GGML_ASSERT(late) failed",
@@ -360,9 +403,15 @@ fn expect(id: &str, definition: &str, baseline: &str, candidate: &str, code: i32
             "{what}: still there: {stat}"
         );
     }
-    // What could not run leaves no verdict.
-    let left = path(&format!("target/gate/latest-{id}.json")).exists();
-    assert_eq!(left, code != 2, "{what}");
+    // What could not run leaves no verdict but that.
+    let left: llama_patchset::model::GateRecord =
+        llama_patchset::model::read_json(&path(&format!("target/gate/latest-{id}.json"))).unwrap();
+    let verdict = match code {
+        0 => Pass,
+        1 => Fail,
+        _ => Inconclusive,
+    };
+    assert_eq!(left.verdict, verdict, "{what}");
 }
 
 /// A session as a definition has it by default, control and all, without the waiting.

@@ -288,6 +288,7 @@ fn the_counters_count_what_their_page_says() {
             args: all,
             env: &env,
             log: dir.path().join("log"),
+            is_judged: false,
             start: Duration::from_secs(60),
             request: Duration::from_secs(60),
             stop: Duration::from_secs(2),

@@ -234,6 +234,7 @@ fn requests(dir: &Path, server: &Path) {
             args: args.split_whitespace().map(Into::into).collect(),
             env: &env,
             log: log.clone(),
+        is_judged: false,
             start: std::time::Duration::from_secs(60),
             request: std::time::Duration::from_secs(60),
             stop: std::time::Duration::from_secs(5),

@@ -154,6 +154,7 @@ fn backend(dir: &Path) -> build::Build {
         tree: content,
         flavour: Flavour::Patched,
         backend: "cpu".to_owned(),
+        cuda: Default::default(),
         variant: Variant::of(Profile::Asan),
         source,
         content,

@@ -162,7 +162,7 @@ fn the_log_is_kept_where_something_went_wrong_and_only_there() {
     let longer = DEFINITION.replace("n-predict = 8", "n-predict = 48");
     std::fs::write(setup.path("gates/same.toml"), longer).unwrap();
     let (code, text) = setup.run();
-    assert_eq!(code, 2, "{text}");
+    assert_eq!(code, 1, "{text}");
     let logs = setup.path("target/gate/logs");
     let run = std::fs::read_dir(&logs).unwrap().next().unwrap().unwrap();
     let log = std::fs::read_to_string(run.path().join("candidate-n0-s1.log")).unwrap();
@@ -234,6 +234,7 @@ fn a_panic_ends_the_server() {
             args: vec!["-np".into(), "1".into()],
             env: &env,
             log: setup.path("log"),
+            is_judged: false,
             start: Duration::from_secs(30),
             request: Duration::from_secs(30),
             stop: Duration::from_millis(200),

@@ -381,6 +381,27 @@ fn inherit(
                 list.extend(items);
             }
         }
+        for (switch, said) in &from.log {
+            let log = document.entry("log").or_insert(toml_edit::table());
+            let Some(log) = log.as_table_mut().filter(|log| !log.contains_key(switch)) else {
+                continue;
+            };
+            log.set_implicit(true);
+            let list = |texts: &[String]| -> toml_edit::Array { texts.iter().cloned().collect() };
+            let mut table = toml_edit::Table::new();
+            if let Some(says) = &said.says {
+                table["says"] = toml_edit::value(says.as_str());
+            }
+            for (key, texts) in [("refuses", &said.refuses), ("aside", &said.aside)] {
+                if !texts.is_empty() {
+                    table[key] = toml_edit::value(list(texts));
+                }
+            }
+            if said.fault {
+                table["fault"] = toml_edit::value(true);
+            }
+            log[switch] = toml_edit::Item::Table(table);
+        }
         for (path, note) in &from.notes {
             let note = match own.notes.get(path) {
                 Some(own) if own.contains(note.as_str()) => continue,

@@ -223,6 +223,10 @@ impl Request {
         command
             .env("CCACHE_BASEDIR", dir)
             .env("CCACHE_NOHASHDIR", "1")
+            // Nothing that changes an object may be left out of its key, whatever the user's settings say.
+            .env("CCACHE_COMPILERCHECK", "mtime")
+            .env("CCACHE_IGNOREOPTIONS", "")
+            .env("CCACHE_SLOPPINESS", "")
             .env("NINJA_STATUS", crate::build::ninja::STATUS)
             .env_remove("CCACHE_HASHDIR")
             .env_remove("MAKEFLAGS")

@@ -65,6 +65,12 @@ fn build(ctx: &Ctx) -> Result<PathBuf> {
     if ctx.offline {
         command.arg("--offline");
     }
+    let lib = target.join(PROFILE).join(LIBRARY);
+    // A target in a configuration of the user's moves it too: an older one must not be taken for it.
+    match fs_err::remove_file(&lib) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
     let done =
         process::capture(ctx, &mut command).context(|| format!("building the crate {CRATE}"))?;
     if !done.status.success() {
@@ -74,12 +80,12 @@ fn build(ctx: &Ctx) -> Result<PathBuf> {
         ))
         .hint(format!("cargo build -p {CRATE} --profile {PROFILE}")));
     }
-    let lib = target.join(PROFILE).join(LIBRARY);
     if !lib.is_file() {
-        return Err(Error::internal(format!(
+        return Err(Error::environment(format!(
             "cargo built {CRATE} and left no {}",
             ctx.project.show(&lib)
-        )));
+        ))
+        .hint("take `target` out of [build] in cargo's configuration: it moves what is built"));
     }
     Ok(lib)
 }

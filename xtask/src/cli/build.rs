@@ -181,6 +181,9 @@ fn outcome(
             commands.only_first.len(),
             commands.only_second.len()
         ));
+        if !commands.changed.is_empty() || !commands.only_first.is_empty() {
+            status = Status::Finding;
+        }
         for command in &commands.changed {
             text.push_str(&format!("  {command}\n"));
         }
@@ -259,5 +262,23 @@ mod tests {
         assert!(other.text.contains("GGML_NATIVE: ON and not set"));
         assert_eq!(other.data["flag_differences"][0]["name"], "GGML_NATIVE");
         assert_eq!(outcome(&toy.ctx, &[], None).status, Status::Good);
+        // An object of vanilla that is compiled otherwise, or not at all, is vanilla's no more.
+        let with = |change: &dyn Fn(&mut CommandDifferences)| {
+            let mut differ = commands();
+            change(&mut differ);
+            outcome(&toy.ctx, &[], Some((Vec::new(), differ))).status
+        };
+        let lost = with(&|differ| differ.only_first.push("a.cpp".to_owned()));
+        assert_eq!(lost, Status::Finding);
+        let more = with(&|differ| differ.only_second.push("a.cpp".to_owned()));
+        assert_eq!(more, Status::Good);
+        let changed = with(&|differ| {
+            differ.changed.push(build::ChangedCommand {
+                file: "a.cpp".to_owned(),
+                only_first: vec!["-O2".to_owned()],
+                only_second: Vec::new(),
+            });
+        });
+        assert_eq!(changed, Status::Finding);
     }
 }

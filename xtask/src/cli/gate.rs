@@ -306,9 +306,23 @@ fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
             }
         ));
     }
-    let page = crate::report::write_page(ctx, &report.run)?;
+    for error in &report.errors {
+        // The record has the rest.
+        let said = error.to_string();
+        let first = said.lines().next().unwrap_or_default();
+        lines.push(format!("could not run to its end: {first}"));
+    }
     lines.push(format!("report: {}", show(&report.report)));
-    lines.push(format!("page:   {}", show(&page)));
+    let page = crate::report::write_page(ctx, &report.run).map(|page| show(&page));
+    match &page {
+        Ok(page) => lines.push(format!("page:   {page}")),
+        // The verdict stays what it is.
+        Err(error) => ctx.sink.warn(&format!("there is no page: {error}")),
+    }
+    let errors = report.errors.iter();
+    let errors: Vec<_> = errors
+        .map(|error| json!({ "kind": error.kind(), "message": error.to_string(), "hints": error.hints() }))
+        .collect();
     let files: Vec<String> = report.files.iter().map(|file| show(file)).collect();
     let records = serde_json::to_value(&report.records)
         .map_err(|error| Error::internal(error.to_string()))?;
@@ -317,16 +331,18 @@ fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
         data: json!({
             "verdict": report.verdict,
             "report": show(&report.report),
-            "page": show(&page),
+            "page": page.ok(),
             "run": report.run,
             "records": files,
             "gates": records,
             "blessed": report.blessed,
             "skipped": report.skipped,
+            "errors": errors,
         }),
         status: match report.verdict {
-            Verdict::Pass => Status::Good,
             Verdict::Fail => Status::Finding,
+            _ if !report.errors.is_empty() => Status::Unable,
+            Verdict::Pass => Status::Good,
             Verdict::Inconclusive | Verdict::Skipped => Status::Inconclusive,
         },
     })

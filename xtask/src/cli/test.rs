@@ -98,6 +98,10 @@ fn quick_gate(ctx: &Ctx) -> Result<()> {
     for record in &report.records {
         ctx.sink.note(&gate::table::text(record, Signs::Ascii));
     }
+    let report = match report.verdict {
+        Verdict::Fail => report,
+        _ => report.whole()?,
+    };
     match report.verdict {
         Verdict::Pass => Ok(()),
         Verdict::Fail => Err(Error::finding("a gate failed")),

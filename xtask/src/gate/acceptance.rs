@@ -2,7 +2,9 @@
 //!
 //! For every longest draft baseline and candidate are run on the same prompts. Counts that are
 //! equal for every prompt pass as they are. Else the difference of the shares over all prompts is
-//! judged by its interval ([`crate::stats::proportion`]) against the drop that is allowed.
+//! judged by its interval ([`crate::stats::proportion`]) against the drop that is allowed. So is the
+//! difference of accepted tokens per generated one: a side that hardly drafts any more may accept all
+//! that it drafts.
 //!
 //! What the server counts by position in the draft is recorded beside it, without a verdict.
 //!
@@ -88,6 +90,9 @@ impl Comparison<'_> {
         };
         let (left, right) = (counts(baseline), counts(candidate));
         let equal = left == right;
+        let stopped = (self.prompts.iter().zip(left.iter().zip(&right)))
+            .find(|(_, (left, right))| left.1 > 0 && right.1 == 0)
+            .map(|(prompt, _)| prompt.name.as_str());
         let sum = |counts: &[(u64, u64)]| {
             let add = |sum: (u64, u64), one: &(u64, u64)| (sum.0 + one.0, sum.1 + one.1);
             counts.iter().fold((0, 0), add)
@@ -95,7 +100,16 @@ impl Comparison<'_> {
         let (left, right) = (sum(&left), sum(&right));
         let positions = positions(n_max, [baseline, candidate], [left, right]);
         let found = difference(left, right, LEVEL);
-        let (verdict, reason) = self.verdict(equal, found);
+        let generated = |answers: &Answers| -> u64 {
+            let answers = answers.waves.iter().flatten();
+            answers.map(|answer| answer.tokens.len() as u64).sum()
+        };
+        let (of_left, of_right) = (generated(baseline), generated(candidate));
+        let per_token = difference((left.0, of_left), (right.0, of_right), LEVEL);
+        let (verdict, reason) = match self.verdict(equal, found) {
+            (Verdict::Pass, _) if !equal => self.not_rarer(per_token, stopped),
+            judged => judged,
+        };
         let side = |(accepted, drafted): (u64, u64)| ShareRecord {
             drafted,
             accepted,
@@ -108,6 +122,7 @@ impl Comparison<'_> {
             baseline: side(left),
             candidate: side(right),
             difference: found.map(ends),
+            per_token: per_token.map(ends),
             equal,
             drop: Some(self.drop),
             positions_absent: positions.as_ref().err().map(|why| (*why).to_owned()),
@@ -134,6 +149,41 @@ impl Comparison<'_> {
             let what =
                 format!("{what}, which the interval straddles: more or longer prompts are needed");
             (Verdict::Inconclusive, Some(what))
+        }
+    }
+
+    /// Whether the candidate still drafts as much: `found` is the difference of accepted tokens per
+    /// generated one, `stopped` a prompt for which it alone drafted nothing.
+    fn not_rarer(
+        &self,
+        found: Option<Proportion>,
+        stopped: Option<&str>,
+    ) -> (Verdict, Option<String>) {
+        if let Some(prompt) = stopped {
+            let what = format!(
+                "nothing was speculated: the candidate drafted no token for prompt `{prompt}`"
+            );
+            return (Verdict::Inconclusive, Some(what));
+        }
+        // More than were generated: whoever counts so is not understood.
+        let Some(found) = found else {
+            let what = "a side accepted more tokens than it generated";
+            return (Verdict::Inconclusive, Some(what.to_owned()));
+        };
+        // The share is what is measured, and this its companion: the estimate decides whether it is
+        // doubted, and the interval whether it fails.
+        if found.value >= -self.drop {
+            return (Verdict::Pass, None);
+        }
+        let what = format!(
+            "accepted tokens per generated one change by {}; they may drop by {:.2} points: less is \
+             drafted",
+            show(ends(found)),
+            100.0 * self.drop
+        );
+        match found.high < -self.drop {
+            true => (Verdict::Fail, Some(what)),
+            false => (Verdict::Inconclusive, Some(what)),
         }
     }
 }
@@ -301,6 +351,8 @@ mod tests {
             let at = usize::from(session.run == Run::Candidate);
             answers[0].accepted = accepted[at];
             answers[0].drafted = drafted;
+            // Nobody accepts more than there is.
+            answers[0].tokens.resize(100_000, 0);
         }
     }
 
@@ -325,6 +377,40 @@ mod tests {
         assert_eq!(record.verdict, Verdict::Pass, "{record:?}");
         let record = judged(0.01, &set([6000, 7000], 10_000));
         assert_eq!(record.verdict, Verdict::Pass, "{record:?}");
+    }
+
+    #[test]
+    fn drafting_that_nearly_stops_is_no_pass_though_all_of_it_is_accepted() {
+        // Of 1000 tokens of each prompt.
+        let of_thousand = |left: (u64, u64), right: (u64, u64)| {
+            judged(0.05, &move |session, _, answers| {
+                let is_candidate = session.run == Run::Candidate;
+                let (accepted, drafted) = if is_candidate { right } else { left };
+                (answers[0].accepted, answers[0].drafted) = (accepted, drafted);
+                answers[0].tokens.resize(1000, 0);
+            })
+        };
+        let record = of_thousand((600, 800), (10, 10));
+        assert_eq!(record.verdict, Verdict::Fail, "{record:?}");
+        assert!(record.reason.unwrap().contains("less is drafted"));
+        // By less than the interval of so few.
+        let record = of_thousand((505, 505), (450, 450));
+        assert_eq!(record.verdict, Verdict::Inconclusive, "{record:?}");
+        assert!(record.reason.unwrap().contains("less is drafted"));
+        let record = of_thousand((505, 505), (500, 500));
+        assert_eq!(record.verdict, Verdict::Pass, "{record:?}");
+        let record = judged(0.2, &|session, at, answers| {
+            if session.run == Run::Candidate && at == 1 {
+                (answers[0].accepted, answers[0].drafted) = (0, 0);
+            } else if session.run == Run::Candidate {
+                (answers[0].accepted, answers[0].drafted) = (8, 8);
+            } else {
+                (answers[0].accepted, answers[0].drafted) = (4, 8);
+            }
+        });
+        let reason = record.reason.unwrap_or_default();
+        assert_eq!(record.verdict, Verdict::Inconclusive, "{reason}");
+        assert!(reason.contains("for prompt `b`"), "{reason}");
     }
 
     #[test]

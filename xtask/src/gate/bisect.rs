@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::ctx::Ctx;
 use crate::error::{Error, Kind, Result};
-use crate::gate::Request;
 use crate::gate::definition::{self, Plan};
 use crate::gate::device;
+use crate::gate::{Report, Request};
 use crate::model::{GateBackend, Metric, SWITCH_PREFIX, SideDefinition, Verdict};
 use crate::patchset::{Patch, Series};
 use said::{BROKE, said};
@@ -224,7 +224,7 @@ impl Work<'_> {
             patches: Some(patches),
             ..self.bisect.request.clone()
         };
-        let report = super::run(self.ctx, &request, "cargo xtask gate");
+        let report = super::run(self.ctx, &request, "cargo xtask gate").and_then(Report::whole);
         let broke = |error: &Error| error.to_string().contains(BROKE);
         let report = match report {
             // What cannot be built as a whole has to be mended first.

@@ -26,7 +26,7 @@ const OTHERS: [&str; 2] = ["fixtures.toml", "goldens.toml"];
 
 /// Flags that the gate sets itself; a definition that sets them too would compare something
 /// else than it says.
-const OWN_FLAGS: [&str; 46] = [
+const OWN_FLAGS: [&str; 50] = [
     "-m",
     "--model",
     "-mu",
@@ -71,6 +71,10 @@ const OWN_FLAGS: [&str; 46] = [
     "--main-gpu",
     "--list-devices",
     // Another model than the one that the record names.
+    "-hfd",
+    "-hfrd",
+    "--hf-repo-draft",
+    "--spec-draft-hf",
     "-dr",
     "--docker-repo",
     "--models-dir",
@@ -216,8 +220,14 @@ fn load_one(dir: &Path, id: &str, path: &Path, quick: bool) -> Result<Plan> {
         GateKind::Drafts => {
             let definition: DraftsGate = crate::model::read_toml(path)?;
             let text = fs_err::read(path)?;
-            let plan = chash(dir, definition.common(), text, quick)?;
-            Ok(Plan::Drafts(Box::new(plan), settings(definition, quick)?))
+            let mut plan = chash(dir, definition.common(), text, quick)?;
+            let settings = settings(definition, quick)?;
+            // The quick subset is one of settings, and the record must not say more than was run.
+            let some = |n_max: &u32| settings.iter().any(|s| s.n_max.contains(n_max));
+            plan.n_max.retain(some);
+            let some = |slots: &usize| settings.iter().any(|s| s.slots.contains(slots));
+            plan.slots.retain(some);
+            Ok(Plan::Drafts(Box::new(plan), settings))
         }
         GateKind::Acceptance => {
             let definition: AcceptanceGate = crate::model::read_toml(path)?;
@@ -403,7 +413,14 @@ fn settings(definition: DraftsGate, quick: bool) -> Result<Vec<DraftsSetting>> {
 fn own_flags(flags: &[String]) -> Result<()> {
     for flag in flags {
         let name = flag.split('=').next().unwrap_or_default();
-        if OWN_FLAGS.contains(&name) {
+        // The server takes both.
+        let name = match name.starts_with("--") {
+            true => name.replace('_', "-"),
+            false => name.to_owned(),
+        };
+        // A preset names a model, and sets what the gate sets.
+        let is_preset = name.starts_with("--") && name.ends_with("-default");
+        if is_preset || OWN_FLAGS.contains(&name.as_str()) {
             return Err(Error::config(format!(
                 "flags holds `{name}`, which the gate sets itself"
             )));

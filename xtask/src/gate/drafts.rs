@@ -8,7 +8,7 @@
 
 use crate::ctx::Task;
 use crate::error::{Error, Result};
-use crate::gate::chash::{first_token_difference, record};
+use crate::gate::chash::{first_token_difference, idle, record};
 use crate::gate::pool;
 use crate::gate::session::{Answer, Answers, Halt, Prompt, Run, Runner, Session};
 use crate::gate::work::{Found, Work};
@@ -232,15 +232,19 @@ fn purpose_missed(
     if steps == 0 {
         return Some("nothing was drafted, or the server does not trace".to_owned());
     }
-    for run in [baseline, candidate] {
-        if let Some(busy) = run.busy_slots
-            && place.slots > 1
-            && busy <= 1.0
-        {
+    for (run, answers) in [(Run::Baseline, baseline), (Run::Candidate, candidate)] {
+        if let Some(what) = read(answers).unsound() {
+            return Some(format!("{}: {what}", run.name()));
+        }
+        let mut drafted = answers.waves.iter().flatten().map(|answer| answer.drafted);
+        if drafted.any(|drafted| drafted == 0) {
             return Some(format!(
-                "the slots were not busy at the same time ({busy:.2} of {} on average)",
-                place.slots
+                "{} drafted nothing for one of the sequences",
+                run.name()
             ));
+        }
+        if let Some(what) = idle(run, answers, place.slots) {
+            return Some(what);
         }
     }
     if place.setting.fewer_launches {

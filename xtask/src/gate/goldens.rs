@@ -471,5 +471,19 @@ pub fn check_verdicts(records: &[GateRecord]) -> Result<()> {
     Ok(())
 }
 
+/// Refuses to bless where no record is of the vanilla build for the CPU, of which alone there are goldens.
+pub fn check_place(records: &[GateRecord], place: Option<&Place>) -> Result<()> {
+    let takes = |record: &GateRecord| {
+        place.is_some_and(|place| is_vanilla(record, place) && !entries(record).is_empty())
+    };
+    if records.iter().any(takes) {
+        return Ok(());
+    }
+    Err(Error::usage(
+        "nothing is recorded: no gate of kind chash or logits has the vanilla build for the CPU as its baseline",
+    )
+    .hint("goldens are of that build alone; take --bless out, or name another gate"))
+}
+
 #[cfg(test)]
 mod tests;

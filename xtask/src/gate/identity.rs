@@ -27,6 +27,8 @@ pub struct Side {
     dir: PathBuf,
     /// Whether it was built here, so that everything it loads must be known.
     built: bool,
+    /// Whether it carries the patches as this checkout has them, so that it says what they declare.
+    pub is_ours: bool,
     /// The server, where it runs already.
     pub running: Option<Running>,
     /// What it is to compute on, where that is no processor.
@@ -35,6 +37,8 @@ pub struct Side {
     ran_on: Mutex<Option<String>>,
     /// Libraries and programs that were seen loaded, real paths.
     loaded: Mutex<BTreeSet<PathBuf>>,
+    /// The build that its stamps name, where they were asked for.
+    stamped: Option<Provenance>,
 }
 
 /// A server that runs already.
@@ -97,10 +101,12 @@ impl Side {
             env,
             dir: build.dir.clone(),
             built: true,
+            is_ours: true,
             running: None,
             device: None,
             ran_on: Mutex::default(),
             loaded: Mutex::default(),
+            stamped: None,
         };
         let server = side
             .program
@@ -154,10 +160,12 @@ impl Side {
             env,
             dir,
             built: false,
+            is_ours: false,
             running: None,
             device: None,
             ran_on: Mutex::default(),
             loaded: Mutex::default(),
+            stamped: None,
         })
     }
 
@@ -179,6 +187,7 @@ impl Side {
             env: BTreeMap::new(),
             dir: PathBuf::from("/"),
             built: false,
+            is_ours: false,
             running: Some(Running {
                 client,
                 address: address.to_owned(),
@@ -186,6 +195,7 @@ impl Side {
             device: None,
             ran_on: Mutex::default(),
             loaded: Mutex::default(),
+            stamped: None,
         }
     }
 
@@ -231,6 +241,7 @@ impl Side {
             }
             first.get_or_insert(found);
         }
+        self.stamped.clone_from(&first);
         if let Some(found) = first.filter(|_| !self.built) {
             self.stamp.base = Some(found.base);
             self.stamp.flavour = Some(found.flavour);
@@ -279,6 +290,21 @@ impl Side {
                     foreign.display()
                 ))
                 .hint("unset LD_LIBRARY_PATH and LD_PRELOAD, or rebuild"));
+            }
+        }
+        // What a server by path loads from elsewhere is asked where it comes from, as what lies beside it.
+        if let Some(stamped) = self.stamped.as_ref().filter(|_| !self.built) {
+            let own = self.own_files();
+            for path in loaded.iter().filter(|path| !own.contains(*path)) {
+                let found = provenance::require(path)
+                    .context(|| format!("{} has loaded it", self.program.display()))?;
+                if found.is_some_and(|found| !found.is_of_the_build_of(stamped)) {
+                    return Err(mismatch(format!(
+                        "{} has loaded {}, which is stamped as being of another build",
+                        self.program.display(),
+                        path.display()
+                    )));
+                }
             }
         }
         seen.extend(loaded.iter().cloned());

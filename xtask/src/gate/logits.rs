@@ -210,7 +210,7 @@ impl Comparison<'_> {
                 show(difference)
             );
             (Verdict::Inconclusive, Some(what))
-        } else if let Some(what) = control.empty.as_ref().or(candidate.empty.as_ref()) {
+        } else if let Some(what) = &control.empty {
             (Verdict::Inconclusive, Some(what.clone()))
         } else if let Some(difference) = &candidate.difference {
             let within = self.plan.allow.is_some_and(|allow| {
@@ -226,6 +226,8 @@ impl Comparison<'_> {
                 ),
                 false => (Verdict::Fail, Some(show(difference))),
             }
+        } else if let Some(what) = &candidate.empty {
+            (Verdict::Inconclusive, Some(what.clone()))
         } else {
             (Verdict::Pass, None)
         };

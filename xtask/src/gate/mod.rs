@@ -6,6 +6,7 @@
 //! | `definition`, `prompts` | `gates/*.toml` into plans, fully checked |
 //! | `identity` | is each side the build that it is taken for? |
 //! | `device` | what a side computes on: chosen, and proven |
+//! | `effect` | whether the switches of a side did anything |
 //! | `sides` | the servers of a run: builds, programs, running servers |
 //! | `missing` | what is not there, so that a gate is skipped |
 //! | `unjudged` | the record of a gate that ended before it could judge |
@@ -45,6 +46,7 @@ pub mod definition;
 pub mod device;
 pub mod drafts;
 mod driver;
+pub mod effect;
 pub mod goldens;
 pub mod identity;
 pub mod integrity;
@@ -73,10 +75,11 @@ pub mod work;
 pub use sides::{built_for, ready_builds};
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use crate::ctx::Ctx;
-use crate::error::{Kind, Result, ResultExt};
+use crate::error::{Error, Kind, Result};
 use crate::model::{
     Digest, GateRecord, HostStamp, ModelSource, ModelStamp, PromptStamp, SkippedGate, Variant,
     Verdict,
@@ -116,7 +119,7 @@ pub struct Request {
 }
 
 /// What a run left.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Report {
     /// One per gate.
     pub records: Vec<GateRecord>,
@@ -133,6 +136,18 @@ pub struct Report {
     pub blessed: Vec<goldens::Change>,
     /// The run's id in the [store].
     pub run: String,
+    /// Why gates could not run to their end, each with its gate as context. Each has a record.
+    pub errors: Vec<Error>,
+}
+
+impl Report {
+    /// The report, or the first error where a gate could not run.
+    pub fn whole(mut self) -> Result<Self> {
+        match self.errors.is_empty() {
+            true => Ok(self),
+            false => Err(self.errors.swap_remove(0)),
+        }
+    }
 }
 
 /// Runs gates and writes their records and the report below `target/gate/`. `command` is what
@@ -165,12 +180,6 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     }
     // First what is there: a missing model must not cost a build.
     let (ready, skipped) = missing::part(ctx, request, plans)?;
-    let sides = Sides::prepare(ctx, request, &ready)?;
-    let place = sides
-        .vanilla()
-        // Other options, other roundings.
-        .filter(|_| request.variant.is_plain())
-        .map(goldens::Place::of);
     let names = ready
         .iter()
         .map(|(plan, _)| plan.common().definition.id.clone());
@@ -183,19 +192,33 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         skipped: skipped.clone(),
         host: host(),
     })?;
+    // A build that breaks must not leave the run before it as the latest.
+    let sides = Sides::prepare(ctx, request, &ready)?;
+    let place = sides
+        .vanilla()
+        // Other options, other roundings.
+        .filter(|_| request.variant.is_plain())
+        .map(goldens::Place::of);
+    let mut errors: Vec<Error> = Vec::new();
     let mut records = Vec::new();
     let mut files = Vec::new();
     for (plan, model) in ready {
         let gate = &plan.common().definition.id;
         let begun = (now(), Instant::now());
-        let record = match run_one(ctx, request, &plan, model.clone(), &sides, &dir) {
-            // The gates after it can still say something.
-            Err(error) if error.kind() == Kind::Inconclusive => {
-                unjudged::record(&plan, model, &sides, &error, begun)
+        let mut record = match run_one(ctx, request, &plan, model.clone(), &sides, &dir) {
+            Ok(record) => record,
+            Err(error) if stops(ctx, error.kind()) => {
+                return Err(error.context(format!("gate {gate}")));
             }
-            record => record,
+            // The gates after it can still say something.
+            Err(error) => {
+                let record = unjudged::record(&plan, model, &sides, &error, begun);
+                if error.kind() != Kind::Inconclusive {
+                    errors.push(error.context(format!("gate {gate}")));
+                }
+                record
+            }
         };
-        let mut record = record.context(|| format!("gate {gate}"))?;
         if let Some(place) = place.as_ref().filter(|_| !request.bless) {
             let golden = book.judge(&record, place);
             goldens::apply(&mut record, golden);
@@ -214,8 +237,14 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
     text.push_str(&missing::section(&skipped));
     crate::model::write_atomic(&report, text.as_bytes())?;
     let mut blessed = Vec::new();
-    if let Some(place) = place.filter(|_| request.bless) {
+    if request.bless && !errors.is_empty() {
+        return Err(errors.swap_remove(0));
+    }
+    if request.bless {
         goldens::check_verdicts(&records)?;
+        goldens::check_place(&records, place.as_ref())?;
+    }
+    if let Some(place) = place.filter(|_| request.bless) {
         // What was edited meanwhile was perhaps run.
         goldens::check_committed(ctx)?;
         // Building and running take long: what somebody recorded meanwhile must stay.
@@ -234,6 +263,7 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         report,
         skipped,
         run: run.stamp().id.clone(),
+        errors,
     })
 }
 
@@ -247,6 +277,15 @@ pub fn plans(ctx: &Ctx, request: &Request) -> Result<Vec<Plan>> {
         choose::defaults(ctx, &mut plans)?;
     }
     Ok(plans)
+}
+
+/// Whether an error of one gate ends the run: it is not about that gate's servers.
+fn stops(ctx: &Ctx, kind: Kind) -> bool {
+    ctx.cancel.is_set()
+        || match kind {
+            Kind::Interrupted | Kind::Usage | Kind::Config | Kind::Internal => true,
+            Kind::Finding | Kind::Inconclusive | Kind::Environment => false,
+        }
 }
 
 fn latest(dir: &Path, gate: &str) -> PathBuf {
@@ -280,6 +319,23 @@ fn host() -> HostStamp {
 fn now() -> String {
     let now = jiff::Timestamp::now();
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// A new folder below `dir` for the logs of a gate: one of the same second must not be taken for its own.
+fn log_folder(dir: &Path, started: &str, gate: &str) -> Result<PathBuf> {
+    fs_err::create_dir_all(dir)?;
+    let name = format!("{}-{gate}", file_time(started));
+    let mut path = dir.join(&name);
+    for number in 2..u32::MAX {
+        match std::fs::create_dir(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                path = dir.join(format!("{name}-{number}"));
+            }
+            Err(error) => return Err(error.into()),
+            Ok(()) => break,
+        }
+    }
+    Ok(path)
 }
 
 /// `2026-07-29T12:34:56Z` as part of a file name.
@@ -329,15 +385,14 @@ fn run_one(
     let baseline = sides.side(definition, &definition.baseline, false, &model)?;
     let candidate = sides.side(definition, &definition.candidate, true, &model)?;
     say_what_is_removed(ctx);
-    let logs = dir
-        .join("logs")
-        .join(format!("{}-{}", file_time(&started), definition.id));
-    fs_err::create_dir_all(&logs)?;
+    let logs = log_folder(&dir.join("logs"), &started, &definition.id)?;
     let runner = runner::ServerRunner {
         definition,
         model: &model,
         baseline: &baseline,
         candidate: &candidate,
+        effects: sides.effects(),
+        doubts: Mutex::default(),
         logs: logs.clone(),
     };
     // Several copies of a model of unknown size may not fit into memory.
@@ -369,7 +424,11 @@ fn run_one(
     // Where nothing is run, nothing can be run on the same thing twice.
     let runs = definition.model != ModelSource::None;
     let reason = (found.skipped.clone())
-        .or_else(|| runs.then(|| void(sides, &baseline, &candidate)).flatten());
+        .or_else(|| {
+            runs.then(|| void(sides, definition, &baseline, &candidate))
+                .flatten()
+        })
+        .or_else(|| runner.doubt());
     let verdict = match (&reason, found.verdict()) {
         (_, Verdict::Fail) => Verdict::Fail,
         (_, Verdict::Skipped) => Verdict::Skipped,
@@ -414,7 +473,11 @@ fn run_one(
         golden: None,
         cells: found.cells,
         drafted_against_plain: found.drafted_against_plain,
-        notes: [found.notes, sides::remarks(&baseline, &candidate)].concat(),
+        notes: [
+            found.notes,
+            sides::remarks(sides, definition, &baseline, &candidate),
+        ]
+        .concat(),
     })
 }
 
@@ -439,5 +502,20 @@ fn prompt_stamp(prompt: &session::Prompt, text: Option<Digest>) -> PromptStamp {
         length: prompt.ids.len(),
         sha256: chash::digest(&prompt.ids),
         text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_gates_of_one_second_have_folders_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = || log_folder(&dir.path().join("logs"), "2026-01-02T03:04:05Z", "g").unwrap();
+        let (first, second) = (made(), made());
+        assert_ne!(first, second);
+        assert!(first.is_dir() && second.is_dir());
+        assert!(first.ends_with("logs/20260102T030405Z-g"), "{first:?}");
     }
 }

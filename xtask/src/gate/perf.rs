@@ -77,6 +77,9 @@ pub fn run(
     let mut machine = machine::begin();
     let measured = measure(plan, n_max, bench, halt, task)?;
     machine::finish(&mut machine);
+    let mut metrics = judge::metrics(plan, n_max, &measured);
+    let mut counters = judge::counters(plan, n_max, &measured);
+    judge::hold_work(&mut metrics, &mut counters, &measured);
     Ok(PerfRecord {
         planned: plan.planned,
         done: measured.done,
@@ -84,8 +87,8 @@ pub fn run(
             .find_map(|round| round.baseline.values.get(&Metric::Decode).map(Vec::len))
             .unwrap_or(0),
         machine,
-        metrics: judge::metrics(plan, n_max, &measured),
-        counters: judge::counters(plan, n_max, &measured),
+        metrics,
+        counters,
         rounds: measured.rounds,
     })
 }

@@ -58,6 +58,9 @@ pub fn each(
     if done < count {
         let of = format!("after {done} of {count} runs");
         halt.check().map_err(|error| error.context(of))?;
+        return Err(Error::internal(
+            "runs ended early, and nothing stopped them",
+        ));
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ pub fn report(records: &[GateRecord], command: &str) -> String {
     let verdict = Verdict::all(records.iter().map(|record| record.verdict));
     let mut text = format!("# Gates: {}\n\n", verdict.to_string().to_uppercase());
     text.push_str(match verdict {
-        Verdict::Pass => "Every comparison passed, and so did its control.\n\n",
+        Verdict::Pass => "Every comparison passed, and so did its control where it has one.\n\n",
         Verdict::Fail => "A comparison did not pass. What differs is named below.\n\n",
         Verdict::Inconclusive | Verdict::Skipped => {
             "Nothing can be said: a control did not pass, or the run did not do what it was \

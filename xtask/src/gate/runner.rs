@@ -1,11 +1,14 @@
 //! [`Runner`] with real servers.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::error::{Error, Kind, Result, ResultExt};
 use crate::gate::client::Sampling;
+use crate::gate::effect::{Effects, Ran};
 use crate::gate::identity::Side;
 use crate::gate::server::{Launch, Server, log_text};
 use crate::gate::session::{Answers, Halt, Run, Runner, Session};
@@ -29,6 +32,10 @@ pub struct ServerRunner<'a> {
     pub baseline: &'a Side,
     /// What is judged.
     pub candidate: &'a Side,
+    /// What the switches of both say in a server's log.
+    pub effects: &'a Effects,
+    /// Why switches did not do what they are taken for.
+    pub doubts: Mutex<Vec<String>>,
     /// The folder for logs.
     pub logs: PathBuf,
 }
@@ -85,7 +92,15 @@ impl ServerRunner<'_> {
         if session.n_max > 0 {
             answers.drafts = server.ask(halt, |client| Ok(client.drafts()))?;
         }
-        server.end()?;
+        let is_started = server.id().is_some();
+        self.end(server, session, &name)?;
+        if is_started && session.slots > 1 && answers.busy_slots.is_none() {
+            return Err(Error::new(
+                Kind::Inconclusive,
+                "the server does not tell how many slots were busy at the same time",
+            )
+            .hint("its /metrics must have llamacpp:n_busy_slots_per_decode"));
+        }
         if session.trace.is_some() {
             let file = self.trace(&name);
             if !file.exists() {
@@ -111,16 +126,7 @@ impl ServerRunner<'_> {
             return Ok(Server::running(running.client.clone()));
         }
         let limits = &self.definition.limits;
-        let mut env = side.env.clone();
-        if session.trace.is_some() {
-            let trace = self.trace(name).to_string_lossy().into_owned();
-            env.insert(TRACE.to_owned(), trace);
-            let [part, told] = PART;
-            if env.contains_key(part) {
-                let file = self.vocabulary(name).to_string_lossy().into_owned();
-                env.insert(told.to_owned(), file);
-            }
-        }
+        let mut env = self.env(session, name);
         let mut args = self.args(session);
         if let Some(device) = &side.device {
             env.extend(device.env.clone());
@@ -132,6 +138,7 @@ impl ServerRunner<'_> {
             args,
             env: &env,
             log: log.clone(),
+            is_judged: session.run == Run::Candidate,
             start: Duration::from_secs(limits.start),
             request: Duration::from_secs(limits.request),
             stop: Duration::from_secs(limits.stop),
@@ -143,6 +150,55 @@ impl ServerRunner<'_> {
         side.check_device(&log_text(&log))
             .context(|| format!("the log {}", log.display()))?;
         Ok(server)
+    }
+
+    /// Ends the server of a session, which must end well, and reads in its log whether its switches did
+    /// anything. `name` is that of its log.
+    pub fn end(&self, server: Server, session: &Session<'_>, name: &str) -> Result<()> {
+        let log = server.log().map(Path::to_path_buf);
+        server.end()?;
+        let Some(log) = log else {
+            return Ok(());
+        };
+        let ran = Ran {
+            env: &self.env(session, name),
+            drafts: session.n_max > 0 && self.definition.spec_type.contains("draft-mtp"),
+            is_ours: self.side(session.run).is_ours,
+        };
+        if let Some(doubt) = self.effects.doubt(ran, &log)? {
+            let mut doubts = self.doubts.lock().unwrap_or_else(|lock| lock.into_inner());
+            doubts.push(format!("{name}: {doubt}"));
+        }
+        Ok(())
+    }
+
+    /// Why what was compared says nothing of the switches that were set, where it does not. Asked when
+    /// all servers have ended.
+    pub fn doubt(&self) -> Option<String> {
+        let doubts = self.doubts.lock().unwrap_or_else(|lock| lock.into_inner());
+        let mut doubts = doubts.clone();
+        // Servers that run side by side end in any order.
+        doubts.sort();
+        let more = match doubts.len() {
+            0 | 1 => String::new(),
+            all => format!(" (and {} more servers)", all - 1),
+        };
+        doubts.first().map(|first| format!("{first}{more}"))
+    }
+
+    /// The variables of a session's server: those of its side, and those of what it traces.
+    fn env(&self, session: &Session<'_>, name: &str) -> BTreeMap<String, String> {
+        let mut env = self.side(session.run).env.clone();
+        if session.trace.is_some() {
+            let trace = self.trace(name).to_string_lossy().into_owned();
+            env.insert(TRACE.to_owned(), trace);
+            let [part, told] = PART;
+            if env.contains_key(part) {
+                let file = self.vocabulary(name).to_string_lossy().into_owned();
+                env.insert(told.to_owned(), file);
+            }
+        }
+        env
     }
 
     /// The side that a run is of.

@@ -27,6 +27,10 @@ const POLL: Duration = Duration::from_millis(10);
 /// Bytes of a log at which its server is stopped.
 const LARGEST_LOG: u64 = 256 << 20;
 
+/// Numbers of the signals that a server is ended with, everywhere.
+const TERM: i32 = 15;
+const KILL: i32 = 9;
+
 /// How to start a server.
 #[derive(Clone, Debug)]
 pub struct Launch<'a> {
@@ -38,6 +42,8 @@ pub struct Launch<'a> {
     pub env: &'a BTreeMap<String, String>,
     /// Where its output goes.
     pub log: PathBuf,
+    /// Whether it is what is judged: that it breaks down is a finding then, and else an error.
+    pub is_judged: bool,
     /// Limit until it is ready.
     pub start: Duration,
     /// Limit of one request.
@@ -52,6 +58,9 @@ pub struct Server {
     /// Absent where it ran already: then it is asked, and nothing else.
     process: Option<Started>,
     client: Client,
+    is_judged: bool,
+    /// Whether it was ready once.
+    was_ready: bool,
 }
 
 /// What was started. The fields are dropped in this order: first its process group is ended, then
@@ -110,9 +119,14 @@ impl Server {
                 log: launch.log.clone(),
             }),
             client: Client::new(0, &key, launch.request),
+            is_judged: launch.is_judged,
+            was_ready: false,
         };
         match server.wait_ready(launch, &key, halt) {
-            Ok(()) => Ok(server),
+            Ok(()) => {
+                server.was_ready = true;
+                Ok(server)
+            }
             Err(error) => Err(server.explain(error)),
         }
     }
@@ -122,6 +136,8 @@ impl Server {
         Server {
             process: None,
             client,
+            is_judged: false,
+            was_ready: true,
         }
     }
 
@@ -226,12 +242,38 @@ impl Server {
         }
     }
 
-    /// Ends it; says so where it did not end well, or where a sanitizer in it reported anything
-    /// in all its life.
+    /// Where it writes its log, where it was started here.
+    pub fn log(&self) -> Option<&Path> {
+        self.process.as_ref().map(|started| started.log.as_path())
+    }
+
+    /// Ends it. What a sanitizer in it reported in all its life is a finding. That it was gone before it was asked to, or that it broke down on the way, is an
+    /// error: what it answered last may be half of what it would have said.
     pub fn end(mut self) -> Result<()> {
-        self.stop()?;
-        let log = self.process.as_ref().map(|started| &*started.log);
-        match log.and_then(sanitizer::finding) {
+        let Some(started) = &mut self.process else {
+            return Ok(());
+        };
+        let fault = match started.process.ended()? {
+            Some(status) => Some(format!(
+                "the server ended {} before it was asked to",
+                describe(status)
+            )),
+            None => {
+                let status = started.process.end()?;
+                let is_well = started.process.was_killed() || ends_well(status);
+                (!is_well).then(|| {
+                    format!(
+                        "the server ended {} when it was asked to end",
+                        describe(status)
+                    )
+                })
+            }
+        };
+        match fault {
+            Some(fault) => return Err(self.explain(Error::environment(fault))),
+            None => {}
+        }
+        match self.log().and_then(sanitizer::finding) {
             Some(report) => Err(report),
             None => Ok(()),
         }
@@ -271,11 +313,16 @@ impl Server {
             message.push_str("\n  | ");
             message.push_str(&line);
         }
+        let is_fault = self.is_judged && ended.is_some_and(|status| broke(status, self.was_ready));
+        let kind = match is_fault {
+            true => Kind::Finding,
+            false => error.kind(),
+        };
         // That is why, whatever the client saw of it.
         let report = sanitizer::finding(&log);
         let mut explained = match &report {
             Some(report) => Error::finding(format!("{}\n{message}", report.message())),
-            None => Error::new(error.kind(), message),
+            None => Error::new(kind, message),
         };
         for context in error.contexts() {
             explained = explained.context(context.clone());
@@ -322,6 +369,34 @@ impl Server {
         }
         Some(found)
     }
+}
+
+/// Whether a server that was asked to end did no more than that. A shell says that a signal ended
+/// its child by adding 128.
+fn ends_well(status: ExitStatus) -> bool {
+    match status.code() {
+        Some(code) => code == 0 || code == 128 + TERM,
+        None => signal(status) == Some(TERM),
+    }
+}
+
+/// Whether this end is the server's own fault. What kills with no reason is short of memory; what
+/// ends with a code before it is ready says that it cannot run here.
+fn broke(status: ExitStatus, was_ready: bool) -> bool {
+    match signal(status) {
+        Some(signal) => ![TERM, KILL].contains(&signal),
+        None => was_ready,
+    }
+}
+
+#[cfg(unix)]
+fn signal(status: ExitStatus) -> Option<i32> {
+    std::os::unix::process::ExitStatusExt::signal(&status)
+}
+
+#[cfg(not(unix))]
+fn signal(_: ExitStatus) -> Option<i32> {
+    None
 }
 
 /// See [`Server::loaded_files`]; of one process.
@@ -423,6 +498,22 @@ mod tests {
     fn the_process_group_is_found_behind_any_name() {
         assert_eq!(process_group("77 (a) b) S 1 42 42 0 -1"), Some(42));
         assert_eq!(process_group(""), None);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn an_end_is_told_from_a_breakdown() {
+        use std::os::unix::process::ExitStatusExt;
+        let code = |code: i32| ExitStatus::from_raw(code << 8);
+        let signal = ExitStatus::from_raw;
+        for well in [code(0), code(143), signal(15)] {
+            assert!(ends_well(well), "{well}");
+        }
+        for ill in [code(1), code(134), signal(6), signal(9), signal(11)] {
+            assert!(!ends_well(ill), "{ill}");
+        }
+        assert!(broke(signal(11), false) && broke(signal(6), true) && broke(code(1), true));
+        assert!(!broke(code(1), false) && !broke(signal(9), true) && !broke(signal(15), true));
     }
 
     #[test]

@@ -13,12 +13,14 @@ use crate::gate::client::Client;
 use crate::gate::definition::Plan;
 use crate::gate::device::{self, Device};
 use crate::gate::driver;
+use crate::gate::effect::Effects;
 use crate::gate::identity::{self, Side};
 use crate::gate::missing::Ready;
 use crate::gate::remote::{self, Address};
 use crate::gate::work::Origin;
 use crate::model::{
-    Base, BuildManifest, ChashGate, Flavour, GateBackend, PatchSetStamp, SideDefinition, Variant,
+    Base, BuildManifest, ChashGate, Digest, Flavour, GateBackend, PatchManifest, PatchSetStamp,
+    SWITCH_PREFIX, SideDefinition, Variant, read_toml,
 };
 use crate::patchset::{Patch, Series};
 use crate::vendor::Pristine;
@@ -37,6 +39,11 @@ pub struct Sides<'a> {
     /// What the patches declare, and what of that is not applied.
     switches: Vec<String>,
     dropped: Vec<String>,
+    /// What their switches say in a server's log.
+    effects: Effects,
+    /// The patches of this checkout, and the patch sets that they make: what servers by path may carry.
+    patches: Vec<PatchManifest>,
+    sets: Vec<Digest>,
 }
 
 impl<'a> Sides<'a> {
@@ -50,7 +57,11 @@ impl<'a> Sides<'a> {
             made: None,
             switches: Vec::new(),
             dropped: Vec::new(),
+            effects: Effects::default(),
+            patches: Vec::new(),
+            sets: Vec::new(),
         };
+        sides.know(ctx)?;
         let definitions = plans.iter().map(|(plan, _)| &plan.common().definition);
         let mut backends: Vec<GateBackend> = Vec::new();
         for backend in definitions.flat_map(built_for) {
@@ -67,7 +78,9 @@ impl<'a> Sides<'a> {
             let switches = patches.iter().flat_map(|patch| &patch.manifest.switches);
             switches.cloned().collect()
         };
-        sides.switches = all(request.patches.as_ref().unwrap_or(&series.patches));
+        let applied = request.patches.as_ref().unwrap_or(&series.patches);
+        sides.switches = all(applied);
+        sides.effects = Effects::of(applied.iter().map(|patch| &patch.manifest));
         sides.dropped = all(&series.patches);
         let own = &sides.switches;
         let is_set = |name: &String| {
@@ -108,6 +121,36 @@ impl<'a> Sides<'a> {
         Some(&vanilla.manifest)
     }
 
+    /// Reads what is known here of patches that servers by path may carry.
+    fn know(&mut self, ctx: &Ctx) -> Result<()> {
+        let dir = ctx.project.root().join("patches");
+        if !dir.is_dir() {
+            return Ok(());
+        }
+        for entry in fs_err::read_dir(&dir)? {
+            let file = entry?.path().join("patch.toml");
+            // One that cannot be read declares nothing.
+            if let Ok(manifest) = read_toml(&file) {
+                self.patches.push(manifest);
+            }
+        }
+        self.effects = Effects::of(self.patches.iter());
+        // Servers by path need no base.
+        let bases = ctx.project.upstreams().map(|known| known.base);
+        for base in bases.unwrap_or_default() {
+            // One whose series is broken is nobody's: its servers are asked for less.
+            if let Ok(series) = Series::load(&ctx.project, &base) {
+                self.sets.push(series.id);
+            }
+        }
+        Ok(())
+    }
+
+    /// What switches say in a server's log.
+    pub fn effects(&self) -> &Effects {
+        &self.effects
+    }
+
     /// What the builds for the CPU were made from; `None` where there are none.
     pub fn origin(&self) -> Option<Origin<'_>> {
         let (pristine, series) = self.made.as_ref()?;
@@ -139,6 +182,8 @@ impl<'a> Sides<'a> {
             if device::backend(gate, definition) == GateBackend::Cuda {
                 driver::runs(&Machine, &self.root, &side.files())?;
             }
+            let set = side.stamp.patchset.as_ref();
+            side.is_ours |= set.is_some_and(|set| self.sets.contains(&set.id));
             Ok(side)
         };
         if let Some((baseline, candidate)) = self.named {
@@ -337,18 +382,100 @@ fn stale(manifest: &BuildManifest, base: &Base, series: &Series) -> Option<Strin
     })
 }
 
-/// What could not be checked of servers that ran already.
-pub fn remarks(baseline: &Side, candidate: &Side) -> Vec<String> {
-    let sides = [("baseline", baseline), ("candidate", candidate)];
-    let remarks = sides.iter().flat_map(|(name, side)| {
+/// What a reader of the verdict has to know of the sides: what could not be checked of servers that ran
+/// already, what servers by path are in place of, and the switches that were left out.
+pub fn remarks(
+    sides: &Sides<'_>,
+    gate: &ChashGate,
+    baseline: &Side,
+    candidate: &Side,
+) -> Vec<String> {
+    let both = [("baseline", baseline), ("candidate", candidate)];
+    let remarks = both.iter().flat_map(|(name, side)| {
         let unverified = side.stamp.unverified.iter();
         unverified.map(move |what| format!("{name}, not verified: {what}"))
     });
-    remarks.collect()
+    let mut remarks: Vec<String> = remarks.collect();
+    if let Some(what) = other_flavour(&gate.baseline, baseline) {
+        remarks.push(format!("the baseline {what}"));
+    }
+    if let (Some(left), Some(right)) = (&baseline.stamp.base, &candidate.stamp.base)
+        && left != right
+    {
+        remarks.push(format!(
+            "the sides are of different bases: {left} against {right}"
+        ));
+    }
+    let is_set = |name: &&String| {
+        [&gate.baseline, &gate.candidate]
+            .iter()
+            .any(|side| side.env.contains_key(*name))
+    };
+    let left_out: Vec<&str> = (sides.dropped.iter().filter(is_set))
+        .map(String::as_str)
+        .collect();
+    if !left_out.is_empty() {
+        remarks.push(format!(
+            "without the switches of patches that are not applied: {}",
+            left_out.join(", ")
+        ));
+    }
+    remarks
+}
+
+/// What a server by path is, where its stamp has another flavour than the build in whose place it is.
+fn other_flavour(definition: &SideDefinition, side: &Side) -> Option<String> {
+    let (wanted, found) = (definition.build?, side.stamp.flavour?);
+    (wanted != found && !side.is_built()).then(|| {
+        format!("is stamped as a {found} build, and the definition names the {wanted} one")
+    })
+}
+
+/// Why a switch of a server by path switched nothing: none of the patches that its stamp names declares
+/// it.
+fn unknown_switch(patches: &[PatchManifest], name: &str, side: &Side) -> Option<String> {
+    // What carries no stamp says nothing of its patches.
+    if side.is_built() || side.stamp.source.is_none() {
+        return None;
+    }
+    let carried = side.stamp.patchset.as_ref();
+    let carries = |id: &String| carried.is_some_and(|set| set.patches.contains(id));
+    let declares = |switch: &String| {
+        let own = patches.iter().filter(|patch| carries(&patch.id));
+        own.flat_map(|patch| &patch.switches)
+            .any(|known| known == switch)
+    };
+    let set = (side.env.iter())
+        .filter(|(switch, value)| {
+            switch.starts_with(SWITCH_PREFIX) && !value.is_empty() && *value != "0"
+        })
+        .find(|(switch, _)| !declares(switch));
+    set.map(|(switch, _)| {
+        format!(
+            "the {name} sets {switch}, which none of the patches that its stamp names declares, so that \
+             nothing was switched"
+        )
+    })
 }
 
 /// Why the two sides are no comparison, whatever their tokens are.
-pub fn void(sides: &Sides<'_>, baseline: &Side, candidate: &Side) -> Option<String> {
+pub fn void(
+    sides: &Sides<'_>,
+    gate: &ChashGate,
+    baseline: &Side,
+    candidate: &Side,
+) -> Option<String> {
+    // A baseline may be another patched build, to which this one is compared. But a candidate without
+    // patches says nothing of them.
+    if let Some(what) = other_flavour(&gate.candidate, candidate) {
+        return Some(format!("the candidate {what}: that one was not judged"));
+    }
+    for (name, side) in [("baseline", baseline), ("candidate", candidate)] {
+        let unknown = unknown_switch(&sides.patches, name, side);
+        if unknown.is_some() {
+            return unknown;
+        }
+    }
     // What another server listens to is not known.
     let built: Vec<&Side> = [baseline, candidate]
         .into_iter()
@@ -370,8 +497,67 @@ pub fn void(sides: &Sides<'_>, baseline: &Side, candidate: &Side) -> Option<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Digest;
     use crate::toy::Toy;
+
+    fn by_path(dir: &Path, flavour: Option<Flavour>, patches: &[&str], set: &[&str]) -> Side {
+        let program = dir.join("llama-server");
+        std::fs::write(&program, "x").unwrap();
+        let env = (set.iter()).map(|name| ((*name).to_owned(), "1".to_owned()));
+        let mut side = Side::of_path(&program, env.collect()).unwrap();
+        side.stamp.flavour = flavour;
+        side.stamp.source = flavour.map(|_| Digest::of(b"source"));
+        side.stamp.patchset = (!patches.is_empty()).then(|| PatchSetStamp {
+            id: Digest::of(b"set"),
+            patches: patches.iter().map(|id| (*id).to_owned()).collect(),
+        });
+        side
+    }
+
+    #[test]
+    fn a_switch_of_a_server_by_path_is_held_against_its_stamp() {
+        let dir = tempfile::tempdir().unwrap();
+        let patch = |id: &str, switch: &str| -> PatchManifest {
+            toml::from_str(&format!(
+                "schema = 1\nid = \"{id}\"\ntitle = \"T\"\npurpose = \"P\"\nswitches = [\"{switch}\"]"
+            ))
+            .unwrap()
+        };
+        let patches = [patch("one", "OPENCOTI_ONE"), patch("two", "OPENCOTI_TWO")];
+        let found = |flavour, carried: &[&str], set: &[&str]| {
+            unknown_switch(
+                &patches,
+                "candidate",
+                &by_path(dir.path(), flavour, carried, set),
+            )
+        };
+        let patched = Some(Flavour::Patched);
+        assert_eq!(found(patched, &["one"], &["OPENCOTI_ONE", "OTHER"]), None);
+        for (flavour, carried, set) in [
+            (patched, &["one"][..], "OPENCOTI_TWO"),
+            (patched, &["one", "two"], "OPENCOTI_THREE"),
+            (Some(Flavour::Vanilla), &[], "OPENCOTI_ONE"),
+        ] {
+            let what = found(flavour, carried, &[set]).unwrap();
+            assert!(what.contains(set) && what.contains("candidate"), "{what}");
+        }
+        // Nothing is known of what carries no stamp.
+        assert_eq!(found(None, &[], &["OPENCOTI_ONE"]), None);
+    }
+
+    #[test]
+    fn a_flavour_is_held_against_the_definition() {
+        let dir = tempfile::tempdir().unwrap();
+        let wanted = |flavour| crate::model::SideDefinition {
+            build: Some(flavour),
+            ..Default::default()
+        };
+        let vanilla = by_path(dir.path(), Some(Flavour::Vanilla), &[], &[]);
+        assert_eq!(other_flavour(&wanted(Flavour::Vanilla), &vanilla), None);
+        let what = other_flavour(&wanted(Flavour::Patched), &vanilla).unwrap();
+        assert!(what.contains("stamped as a vanilla build"), "{what}");
+        let unknown = by_path(dir.path(), None, &[], &[]);
+        assert_eq!(other_flavour(&wanted(Flavour::Patched), &unknown), None);
+    }
 
     #[test]
     fn a_build_of_another_series_or_base_is_stale() {

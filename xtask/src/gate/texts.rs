@@ -83,7 +83,8 @@ fn make(
         trace: None,
         waves: Vec::new(),
     };
-    let mut server = runner.start(&session, &format!("texts-{}", run.name()), halt)?;
+    let name = format!("texts-{}", run.name());
+    let mut server = runner.start(&session, &name, halt)?;
     let made = server.ask(halt, |client| {
         let texts = plan.texts.iter();
         texts
@@ -95,7 +96,7 @@ fn make(
             })
             .collect()
     })?;
-    server.end()?;
+    runner.end(server, &session, &name)?;
     Ok(made)
 }
 

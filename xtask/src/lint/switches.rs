@@ -8,7 +8,7 @@ use crate::patchset::Patch;
 
 pub(super) const RULE: Rule = Rule {
     name: "switches",
-    about: "switches that no code reads, or of another prefix than OPENCOTI_, or read and not declared",
+    about: "switches that no code reads, or of another prefix than OPENCOTI_, or read and not declared, or that say what no code says",
     check,
 };
 
@@ -36,9 +36,37 @@ fn check(subject: &Subject<'_>) -> Result<Vec<Finding>> {
                 ));
             }
         }
+        logged(patch, &file, &text, &mut findings);
         undeclared(subject, patch, &mut findings)?;
     }
     Ok(findings)
+}
+
+/// What `log` declares must be of a switch of the patch, and be what its code says: a text that nobody
+/// says is never found, and a gate would take that for well or for ill.
+fn logged(patch: &Patch, file: &str, manifest: &str, findings: &mut Vec<Finding>) {
+    for (switch, log) in &patch.manifest.log {
+        let line = line_with(manifest, &format!("log.{switch}"));
+        let mut add = |message: String, hint: &str| {
+            findings.push(Finding::at(file, line, message, hint));
+        };
+        if !patch.manifest.switches.contains(switch) {
+            add(
+                format!("`log.{switch}` is of no switch of `{}`", patch.id()),
+                "name one of `switches`, or take it out",
+            );
+        }
+        let texts = log.says.iter().chain(&log.refuses).chain(&log.aside);
+        for text in texts {
+            let is_said = |part: &str| part.is_empty() || contains(patch, part);
+            if text.trim_matches('*').is_empty() || !text.split('*').all(is_said) {
+                add(
+                    format!("no code of `{}` says \"{text}\"", patch.id()),
+                    "write it as the code has it, with `*` for what is filled in",
+                );
+            }
+        }
+    }
 }
 
 /// Variables that code of `patch` reads as switches, and that neither it nor a patch that it
@@ -103,8 +131,12 @@ fn read_by(code: &[u8]) -> Vec<(usize, String)> {
 
 /// Whether the overlay or a hook of `patch` holds `switch` in double quotes.
 fn spells(patch: &Patch, switch: &str) -> bool {
-    let quoted = format!("\"{switch}\"");
-    let holds = |text: &[u8]| String::from_utf8_lossy(text).contains(&quoted);
+    contains(patch, &format!("\"{switch}\""))
+}
+
+/// Whether the overlay or a hook of `patch` holds `wanted`.
+fn contains(patch: &Patch, wanted: &str) -> bool {
+    let holds = |text: &[u8]| String::from_utf8_lossy(text).contains(wanted);
     let mut hooks = patch.hooks.iter().flat_map(diff::hooks);
     patch.overlay.iter().any(|file| holds(&file.content)) || hooks.any(|hook| holds(&hook.text))
 }

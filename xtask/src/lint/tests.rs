@@ -161,6 +161,36 @@ fn switches_must_be_read_and_have_the_prefix() {
 }
 
 #[test]
+fn what_a_switch_says_must_be_said_by_code() {
+    let toy = clean();
+    let code =
+        "int first_x(void) { return getenv(\"OPENCOTI_X\") ? 1 : say(\"%s has %d off\"); }\n";
+    put(&toy.root().join("patches/first/src/src/hook.c"), code);
+    refresh(&toy.ctx, &toy.pristine, &toy.load()).unwrap();
+    let said = |log: &str| {
+        let text = GATED.replace("[notes]", "switches = [\"OPENCOTI_X\"]\n[notes]");
+        let text = format!("{text}\n[log.{log}\n");
+        put(&toy.root().join("patches/first/patch.toml"), &text);
+        findings(&toy)
+            .into_iter()
+            .map(|found| found.split(": ").skip(2).collect::<Vec<_>>().join(": "))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(said("OPENCOTI_X]\nrefuses = [\" has * off\"]"), [""; 0]);
+    assert_eq!(
+        said("OPENCOTI_X]\nsays = \"has it on\"\naside = [\"*\"]"),
+        [
+            "no code of `first` says \"*\"",
+            "no code of `first` says \"has it on\""
+        ]
+    );
+    assert_eq!(
+        said("OPENCOTI_Y]\nfault = true"),
+        ["`log.OPENCOTI_Y` is of no switch of `first`"]
+    );
+}
+
+#[test]
 fn a_switch_that_is_read_must_be_declared() {
     let toy = clean();
     let code = "\nint first_x(void) { return std::getenv( \"OPENCOTI_X\") && getenv(\"HOME\"); }\n";

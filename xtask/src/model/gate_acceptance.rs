@@ -136,6 +136,10 @@ pub struct AcceptanceRecord {
     pub candidate: ShareRecord,
     /// Candidate less baseline, with its interval of 95 %; absent where nothing was drafted.
     pub difference: Option<[f64; 3]>,
+    /// The same of accepted per generated token: who hardly drafts may well accept it all. Absent in
+    /// records from before it was there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_token: Option<[f64; 3]>,
     /// Whether both sides drafted and accepted as many tokens for every prompt.
     pub equal: bool,
     /// By how much the share may drop.

@@ -30,6 +30,10 @@ pub struct PatchManifest {
     /// there is nothing to switch.
     #[serde(default)]
     pub switches: Vec<String>,
+    /// What a server's log says of a switch that is on, by switch: gates read it, since a switch that
+    /// is refused compares off with off.
+    #[serde(default)]
+    pub log: BTreeMap<String, SwitchLog>,
     /// Files and folders of this project, outside the patch, that go into what is built and
     /// thus into the patch-set id.
     #[serde(default)]
@@ -51,6 +55,24 @@ pub struct PatchManifest {
     /// `import`.
     #[serde(default)]
     pub date: String,
+}
+
+/// What a server's log says of one switch. In each text `*` stands for anything within a line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchLog {
+    /// Must stand in the log of a server that drafts with NextN heads.
+    #[serde(default)]
+    pub says: Option<String>,
+    /// Say that it is refused, and that all goes on as if it were off.
+    #[serde(default)]
+    pub refuses: Vec<String>,
+    /// Say that it stands aside for a reason that is its own: no refusal, and in place of `says`.
+    #[serde(default)]
+    pub aside: Vec<String>,
+    /// Whether it plants a fault, for tests: then nothing is asked of the others.
+    #[serde(default)]
+    pub fault: bool,
 }
 
 /// Exceptions from additivity, each with its reason.

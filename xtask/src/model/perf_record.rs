@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Metric, Relation, Verdict};
+use crate::model::{Digest, Metric, Relation, Verdict};
 
 /// Everything measured, and what follows from it.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -133,6 +133,9 @@ pub struct SideSamples {
     /// Counters of which a later run of the same prompts gave another value.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub vary: BTreeSet<String>,
+    /// Digest over the tokens of one run of all prompts; absent in records from before it was there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Digest>,
     /// Tokens drafted in one run of all prompts.
     pub drafted: u64,
     /// Of them accepted.

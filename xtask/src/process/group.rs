@@ -26,6 +26,7 @@ pub struct Group {
     child: Child,
     grace: Duration,
     ended: Option<ExitStatus>,
+    killed: bool,
 }
 
 /// A command for `program` that gets `signal` when this program is killed. The kernel sends it
@@ -106,6 +107,7 @@ impl Group {
             child,
             grace,
             ended: None,
+            killed: false,
         })
     }
 
@@ -131,6 +133,11 @@ impl Group {
         Ok(self.ended)
     }
 
+    /// Whether [`Group::end`] had to kill it.
+    pub fn was_killed(&self) -> bool {
+        self.killed
+    }
+
     /// Ends it and its group: asks, waits, kills, reaps.
     pub fn end(&mut self) -> Result<ExitStatus> {
         if let Some(status) = self.ended()? {
@@ -145,6 +152,7 @@ impl Group {
             std::thread::sleep(POLL);
         }
         signal_group(&self.child, Signal::Kill);
+        self.killed = true;
         let status = self.child.wait()?;
         self.ended = Some(status);
         Ok(status)

@@ -101,9 +101,11 @@ fn meaning(report: &Report) -> String {
     let missing = report.gates.iter().filter(|gate| gate.is_missing()).count();
     let text = match report.verdict {
         Verdict::Pass if report.skipped_gates() > 0 => {
-            "Every comparison that ran passed, and so did its control.".to_owned()
+            "Every comparison that ran passed, and so did its control where it has one.".to_owned()
         }
-        Verdict::Pass => "Every comparison passed, and so did its control.".to_owned(),
+        Verdict::Pass => {
+            "Every comparison passed, and so did its control where it has one.".to_owned()
+        }
         Verdict::Fail => "A comparison did not pass. What differs is named below.".to_owned(),
         _ if missing > 0 => {
             format!(

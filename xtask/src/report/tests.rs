@@ -51,6 +51,7 @@ fn acceptance() -> GateRecord {
         baseline: share(60),
         candidate: share(58),
         difference: Some([-0.02, -0.15, 0.11]),
+        per_token: None,
         equal: false,
         drop: Some(0.01),
         positions: vec![position(1, 40, 39), position(2, 20, 19)],

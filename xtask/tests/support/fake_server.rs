@@ -67,6 +67,13 @@ pub fn serve() {
     if fault == "hang-at-start" {
         std::thread::sleep(Duration::from_secs(600));
     }
+    if let Ok(said) = std::env::var("OPENCOTI_SAY") {
+        eprintln!("W say: {said}");
+    }
+    if args.contains("--die") {
+        eprintln!("error: invalid argument: --die");
+        std::process::exit(1);
+    }
     if fault == "refuse-port" {
         eprintln!("E srv start: couldn't bind HTTP server socket, hostname: 127.0.0.1");
         std::process::exit(1);
@@ -87,6 +94,11 @@ pub fn serve() {
     };
     for stream in listener.incoming() {
         server.answer(stream.unwrap());
+        // Behind its last answer, which is a good one: two waves, each a request.
+        if server.fault == "die-after" && server.asked.get() == 2 {
+            eprintln!("GGML_ASSERT(after) failed");
+            std::process::abort();
+        }
     }
 }
 
@@ -130,6 +142,7 @@ impl Fake {
         let (status, text) = match request.split(' ').nth(1).unwrap() {
             "/health" => (200, "{\"status\":\"ok\"}".to_owned()),
             _ if !authorized => (401, "no".to_owned()),
+            "/metrics" if self.fault == "no-metrics" => (501, "no".to_owned()),
             "/metrics" => (200, self.metrics()),
             "/props" => (200, self.props()),
             "/slots" => (
@@ -163,6 +176,7 @@ impl Fake {
     fn metrics(&self) -> String {
         let busy = match self.fault.as_str() {
             "idle-slots" => 1.0,
+            "nearly-idle-slots" => 1.01,
             _ => f64::from(self.slots),
         };
         format!("# TYPE x gauge\nllamacpp:n_busy_slots_per_decode {busy}\n")
@@ -282,8 +296,10 @@ impl Fake {
         }
         let plain = ids.iter().fold(n, |sum, id| (sum * 31 + id) % 509);
         match self.fault.as_str() {
+            "one-id" => 0,
             // Only the prompt of three ids.
             "flip" if ids.len() == 3 && n == 17 => 510,
+            "other-tokens" if n == 3 => 510,
             "random" => (plain + u64::from(std::process::id())) % 509,
             _ => plain,
         }

@@ -12,6 +12,7 @@ fn report(record: GateRecord) -> Report {
         skipped: Vec::new(),
         blessed: Vec::new(),
         run: String::new(),
+        errors: Vec::new(),
     }
 }
 

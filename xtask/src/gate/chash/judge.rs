@@ -108,18 +108,46 @@ fn purpose_missed(
                 ));
             }
         }
-        if let Some(busy) = answers.busy_slots
-            && prompts.len() > 1
-            && busy <= 1.0
-        {
+        if let Some(what) = idle(*run, answers, prompts.len()) {
+            return Some(what);
+        }
+        if let Some(id) = monotone(answers) {
             return Some(format!(
-                "the slots of {} were not busy at the same time ({busy:.2} of {} on average)",
-                run.name(),
-                prompts.len()
+                "{} gave the id {id} and no other: it may not compute anything",
+                run.name()
             ));
         }
     }
     None
+}
+
+/// Why several slots say nothing of sequences beside each other, where they do not. The server's
+/// average is over all that it decoded, and sequences that draft well end before the others: so not all
+/// slots are asked for, but a quarter of those beside the first.
+pub fn idle(run: Run, answers: &Answers, slots: usize) -> Option<String> {
+    // One that ran already may not tell; one that was started must.
+    let busy = answers.busy_slots.filter(|_| slots > 1)?;
+    let least = 1.0 + (slots as f64 - 1.0) / 4.0;
+    // What is no number is too few.
+    (!busy.is_finite() || busy < least).then(|| {
+        format!(
+            "the slots of {} were not busy at the same time ({busy:.2} of {slots} on average)",
+            run.name()
+        )
+    })
+}
+
+/// The one id that all sequences of a session consist of, as they do where all logits are no numbers.
+fn monotone(answers: &Answers) -> Option<u32> {
+    let mut ids = answers
+        .waves
+        .iter()
+        .flatten()
+        .flat_map(|answer| &answer.tokens);
+    let first = *ids.next()?;
+    let mut rest = ids.peekable();
+    rest.peek()?;
+    rest.all(|id| *id == first).then_some(first)
 }
 
 /// What a record holds of an answer.

@@ -84,6 +84,21 @@ fn every_fault_is_refused_by_name() {
         ("context = 64", "flags = [\"-hf\", \"a/b\"]", "holds `-hf`"),
         (
             "context = 64",
+            "flags = [\"-hfd\", \"a/b\"]",
+            "holds `-hfd`",
+        ),
+        (
+            "context = 64",
+            "flags = [\"--ctx_size\", \"9\"]",
+            "holds `--ctx-size`",
+        ),
+        (
+            "context = 64",
+            "flags = [\"--fim-qwen-3b-default\"]",
+            "holds `--fim-qwen-3b-default`",
+        ),
+        (
+            "context = 64",
             "candidate = { build = \"patched\", env = { \"A=B\" = \"\" } }",
             "A=B",
         ),

@@ -6,11 +6,12 @@
 //! bit for bit and in their order; what follows them must not have been among the best of the whole. Where rounds have other
 //! shapes too (several slots, `p_min`), keys and values are rounded otherwise, and logits may differ by [`ROUNDING`].
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::read;
 use super::token_difference;
-use super::trace::{Step, Trace};
+use super::trace::{Step, Trace, logit};
 use crate::gate::session::Answers;
 
 /// What a logit may differ by where batches differ: the cache keeps halves, and quantised heads round what they multiply with to 8 bits.
@@ -63,6 +64,8 @@ struct Count {
     missing: usize,
     /// Of them: a candidate of the whole is one.
     touched: usize,
+    /// All that the part drafted.
+    drafted: usize,
 }
 
 /// Compares a run over the whole vocabulary with one over a part of it. What was compared goes into `notes`.
@@ -103,6 +106,13 @@ pub fn compare(
         members.begun.len(),
         members.changes.len()
     ));
+    // Drafts that differ begin elsewhere, which is why not all can be compared.
+    if count.steps < count.drafted / 4 {
+        return Some(Found::Nothing(format!(
+            "only {} of {} drafted steps have a counterpart with the same text before it",
+            count.steps, count.drafted
+        )));
+    }
     if count.touched == 0 {
         let what =
             "no candidate was one that the part lacks: this is no part, or nothing was drafted";
@@ -133,6 +143,7 @@ fn traces(
         let mut changes = members.changes.iter().peekable();
         for (left, right) in left.iter().zip(&right) {
             for (pos, drafted) in right {
+                count.drafted += drafted.len();
                 let cycle = drafted.first().map_or(0, |step| step.cycle);
                 while let Some((_, old, new)) = changes.next_if(|(draft, ..)| *draft <= cycle) {
                     held.remove(old);
@@ -216,7 +227,7 @@ fn step(
                     .iter()
                     .map(|c| logit(c))
                     .fold(f32::MAX, f32::min);
-                if logit(right) > least {
+                if !is_at_most(logit(right), least) {
                     return Err(format!(
                         "{right} would be among the best over the whole vocabulary, and is not"
                     ));
@@ -249,7 +260,7 @@ fn nearly(
         match whole.candidates.iter().find(|left| id(left) == id(right)) {
             Some(left) if (logit(left) - logit(right)).abs() <= ROUNDING => {}
             Some(left) => return Err(format!("{right} is {left} over the whole vocabulary")),
-            None if logit(right) <= least(whole) + ROUNDING => {}
+            None if is_at_most(logit(right), least(whole) + ROUNDING) => {}
             None => {
                 return Err(format!(
                     "{right} would be among the best over the whole vocabulary, and is not"
@@ -259,7 +270,7 @@ fn nearly(
     }
     let lost = |left: &&&str| {
         let found = part.candidates.iter().any(|right| id(right) == id(left));
-        !found && logit(left) > least(part) + ROUNDING
+        !found && !is_at_most(logit(left), least(part) + ROUNDING)
     };
     match kept.iter().find(lost) {
         Some(left) => Err(format!("{left} is no candidate, though the part has it")),
@@ -267,17 +278,15 @@ fn nearly(
     }
 }
 
+/// What is no number is at most nothing.
+fn is_at_most(value: f32, most: f32) -> bool {
+    value.partial_cmp(&most).is_some_and(Ordering::is_le)
+}
+
 /// Both halves were seen to be numbers when the trace was read.
 fn id(candidate: &str) -> u32 {
     let id = candidate.split_once(':').map(|(id, _)| id.parse());
     id.and_then(Result::ok).unwrap_or(u32::MAX)
-}
-
-fn logit(candidate: &str) -> f32 {
-    let bits = candidate
-        .split_once(':')
-        .map(|(_, bits)| u32::from_str_radix(bits, 16));
-    f32::from_bits(bits.and_then(Result::ok).unwrap_or(f32::NAN.to_bits()))
 }
 
 #[cfg(test)]
@@ -339,6 +348,9 @@ mod tests {
         assert!(fault(&stale, held).contains("candidate 1 is 5:3f000000, and must be 8"));
         let loud = "0 1 0 40 5 3 5:41000000 7:40400000 8:40000000\n";
         assert!(fault(loud, held).contains("must be 7:40400000"));
+        // What is no number is not at the end of any list.
+        let none = right.replace("5:3f000000", "5:7fc00000");
+        assert!(fault(&none, held).contains("would be among the best"));
         // Behind all that the whole has.
         let late = right.replace("5:3f000000", "5:3fc00000");
         assert!(fault(&late, held).contains("would be among the best"));
@@ -374,6 +386,11 @@ mod tests {
                 "8:40000000 9:3f800000",
                 "that the part lacks",
             ),
+            (
+                "9:3f800000 5:3f000000",
+                "9:3f800000 5:7fc00000",
+                "would be among the best",
+            ),
         ] {
             let Some(Found::Fault(found)) = nearly(&PART.replacen(from, to, 1)) else {
                 panic!("{from} -> {to}");
@@ -406,6 +423,12 @@ mod tests {
         assert!(nothing(WHOLE, WHOLE, Some("1 2 3\n"), 1).contains("did not say"));
         assert!(nothing(WHOLE, WHOLE, Some("0 5 7 8 9\n"), 1).contains("no candidate"));
         assert!(nothing(WHOLE, PART, Some("0 5 7 9\n1 2 9 8\n"), 2).contains("several slots"));
+        // A draft of nine steps, of which the whole has the first alone.
+        let rest = |n: u32| format!("0 1 {n} {} 7 1 7:40000000\n", 40 + n);
+        let long: String = (1..9).map(rest).collect();
+        let part = format!("0 1 0 40 7 3 7:40400000 9:3f800000 5:3f000000\n{long}");
+        let whole = "0 1 0 40 7 3 7:40400000 8:40000000 9:3f800000\n";
+        assert!(nothing(whole, &part, Some(HELD), 1).contains("only 1 of 9 drafted steps"));
         let moved = PART
             .replace("0 2 0 42", "0 2 0 90")
             .replace("0 2 1 43", "0 2 1 91");

@@ -112,12 +112,21 @@ fn a_baseline_that_differs_from_itself_judges_nobody() {
 #[test]
 fn what_does_not_do_its_work_proves_nothing() {
     type Change<'a> = &'a (dyn Fn(&Session<'_>, &mut Answers) + Sync);
-    let cases: [(Change<'_>, &str); 4] = [
+    let cases: [(Change<'_>, &str); 6] = [
         (
             &|_, answers| answers.trace = Some(String::new()),
             "nothing was drafted",
         ),
         (&|_, answers| answers.trace = None, "nothing was drafted"),
+        (
+            &|_, answers| answers.waves[1][0].drafted = 0,
+            "baseline drafted nothing for one of the sequences",
+        ),
+        // Equal bit for bit, and no number.
+        (
+            &|_, answers| answers.trace = Some(STEP.replace("41000000", "7fc00000")),
+            "a logit is no number",
+        ),
         (
             &|_, answers| {
                 for answer in answers.waves.iter_mut().flatten() {

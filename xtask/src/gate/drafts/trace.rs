@@ -32,6 +32,25 @@ impl<'a> Trace<'a> {
         Ok(trace)
     }
 
+    /// The first logit that is no number, or above all: two that are equal say nothing. Below all is what a
+    /// sampler takes out with.
+    pub fn unsound(&self) -> Option<String> {
+        let steps = self
+            .0
+            .iter()
+            .flat_map(|(seq, steps)| steps.iter().map(move |step| (seq, step)));
+        steps.into_iter().find_map(|(seq, step)| {
+            let value = step.candidates.iter().find(|candidate| {
+                let value = logit(candidate);
+                value.is_nan() || value == f32::INFINITY
+            })?;
+            Some(format!(
+                "a logit is no number: sequence {seq}, cycle {}, step {}, position {}: {value}",
+                step.cycle, step.step, step.pos
+            ))
+        })
+    }
+
     /// Where `other` differs first, in words.
     pub fn difference(&self, other: &Trace<'_>) -> Option<String> {
         let empty = Vec::new();
@@ -112,6 +131,14 @@ fn step(line: &str) -> Option<(u32, Step<'_>)> {
     ))
 }
 
+/// Both halves were seen to be numbers when the trace was read.
+pub(super) fn logit(candidate: &str) -> f32 {
+    let bits = candidate
+        .split_once(':')
+        .map(|(_, bits)| u32::from_str_radix(bits, 16));
+    f32::from_bits(bits.and_then(Result::ok).unwrap_or(f32::NAN.to_bits()))
+}
+
 fn bad(line: &str) -> Error {
     let start: String = line.chars().take(80).collect();
     Error::environment(format!("no line of a draft trace: `{start}`"))
@@ -129,6 +156,22 @@ mod tests {
         let trace = Trace::read(TWO).unwrap();
         assert_eq!(trace.difference(&trace), None);
         assert_eq!(Trace::read("").unwrap(), Trace::default());
+    }
+
+    #[test]
+    fn what_is_no_number_is_named() {
+        assert_eq!(Trace::read(TWO).unwrap().unsound(), None);
+        // Taken out by a sampler.
+        let out = TWO.replace("3:40000000", "3:ff800000");
+        assert_eq!(Trace::read(&out).unwrap().unsound(), None);
+        for bits in ["7fc00000", "ffc00001", "7f800000"] {
+            let text = TWO.replace("3:40000000", &format!("3:{bits}"));
+            let what = Trace::read(&text).unwrap().unsound().unwrap();
+            assert!(
+                what.contains("step 1, position 41") && what.contains(bits),
+                "{what}"
+            );
+        }
     }
 
     #[test]

@@ -49,6 +49,24 @@ fn what_was_blessed_is_read_again_and_passes() {
 }
 
 #[test]
+fn blessing_nothing_is_an_error() {
+    check_place(&[good()], Some(&place())).unwrap();
+    let mut patched = good();
+    patched.baseline.flavour = Some(Flavour::Patched);
+    let mut empty = good();
+    empty.cells.clear();
+    for (records, place) in [
+        (vec![patched], Some(place())),
+        (vec![empty], Some(place())),
+        // No gate had a build for the CPU.
+        (vec![good()], None),
+    ] {
+        let error = check_place(&records, place.as_ref()).unwrap_err();
+        assert_eq!(error.kind(), Kind::Usage, "{error}");
+    }
+}
+
+#[test]
 fn a_golden_is_of_the_vanilla_build_alone() {
     let toy = Toy::new();
     let mut book = book(&toy);

@@ -260,6 +260,66 @@ fn always(name: &str, sides: &[&SideSamples]) -> Result<u64, &'static str> {
     found.ok_or("was not measured")
 }
 
+/// Stands among the counters of which a later run gave another value for the tokens themselves.
+pub const TOKENS: &str = "tokens";
+
+/// Where the two sides did other work, nothing can be said of which is slower or counts less: takes back
+/// what was judged at such an `n_max`.
+pub fn hold_work(
+    metrics: &mut [MetricRecord],
+    counters: &mut [CounterRecord],
+    measured: &Measured,
+) {
+    let of = |n_max: u32| -> Vec<&RoundRecord> {
+        let rounds = measured.rounds.iter();
+        rounds.filter(|round| round.n_max == n_max).collect()
+    };
+    let hold = |n_max: u32, verdict: &mut Option<Verdict>, reason: &mut Option<String>| {
+        if verdict.is_some()
+            && let Some(what) = other_work(n_max, &of(n_max))
+        {
+            (*verdict, *reason) = (Some(Verdict::Inconclusive), Some(what));
+        }
+    };
+    for metric in metrics {
+        hold(metric.n_max, &mut metric.verdict, &mut metric.reason);
+    }
+    for counter in counters {
+        hold(counter.n_max, &mut counter.verdict, &mut counter.reason);
+    }
+}
+
+/// How the sides did not do the same, or not what they were to do.
+fn other_work(n_max: u32, rounds: &[&RoundRecord]) -> Option<String> {
+    let mut first = None;
+    for round in rounds {
+        let other = match round.control {
+            true => "control",
+            false => "candidate",
+        };
+        for (name, side) in [("baseline", &round.baseline), (other, &round.candidate)] {
+            // What is only simulated has no tokens.
+            let Some(tokens) = side.tokens else {
+                continue;
+            };
+            if side.vary.contains(TOKENS) {
+                return Some(format!(
+                    "the {name} does not give the same tokens in every run"
+                ));
+            }
+            if *first.get_or_insert(tokens) != tokens {
+                return Some(format!(
+                    "the {name} gave other tokens than the first baseline: the work is not the same"
+                ));
+            }
+            if (side.drafted > 0) != (n_max > 0) {
+                return Some(format!("the {name} drafted {} tokens", side.drafted));
+            }
+        }
+    }
+    None
+}
+
 /// Over all metrics and counters that are judged.
 pub fn verdict(metrics: &[MetricRecord], counters: &[CounterRecord]) -> Verdict {
     let metrics = metrics.iter().filter_map(|metric| metric.verdict);

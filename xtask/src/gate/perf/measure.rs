@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use super::judge::TOKENS;
 use super::{Bench, RoundPlan};
 use crate::error::{Error, Result, ResultExt};
+use crate::gate::chash;
 use crate::gate::client::{Sampling, Timed};
 use crate::gate::runner::ServerRunner;
 use crate::gate::server::Server;
 use crate::gate::session::{Halt, Prompt, Run, Session};
-use crate::model::{Metric, RoundRecord, SideSamples};
+use crate::model::{Digest, Metric, RoundRecord, SideSamples};
 use crate::stats::paired::right_first;
 
 /// Starts two servers per round, which live side by side; the one that is not asked is idle.
@@ -22,12 +24,14 @@ pub struct ServerBench<'a> {
     pub warm_up: usize,
 }
 
-/// Tokens drafted and accepted, and counters, of one answer.
-type Counted = (u64, u64, Option<BTreeMap<String, u64>>);
+/// Tokens drafted and accepted, counters, and the digest of the tokens, of one answer.
+type Counted = (u64, u64, Option<BTreeMap<String, u64>>, Digest);
 
 /// One running side.
 struct Side {
     run: Run,
+    /// Name of its log.
+    name: String,
     server: Server,
     samples: SideSamples,
     /// What each prompt drafted, accepted and counted the first time.
@@ -73,7 +77,7 @@ impl Bench for ServerBench<'_> {
         }
         let mut samples = Vec::new();
         for side in sides {
-            samples.push(side.end()?);
+            samples.push(self.end(side, plan)?);
         }
         let candidate = samples.pop().unwrap_or_default();
         Ok(RoundRecord {
@@ -85,25 +89,43 @@ impl Bench for ServerBench<'_> {
     }
 }
 
+/// The session of one side of a round.
+fn session(run: Run, plan: RoundPlan) -> Session<'static> {
+    Session {
+        run,
+        n_max: plan.n_max,
+        slots: 1,
+        flags: &[],
+        trace: None,
+        waves: Vec::new(),
+    }
+}
+
 impl ServerBench<'_> {
     fn start(&self, run: Run, plan: RoundPlan, halt: &Halt) -> Result<Side> {
-        let session = Session {
-            run,
-            n_max: plan.n_max,
-            slots: 1,
-            flags: &[],
-            trace: None,
-            waves: Vec::new(),
-        };
+        let session = session(run, plan);
         let part = if plan.control { "control" } else { "compare" };
         let name = format!("{part}-n{}-{:03}-{}", plan.n_max, plan.number, run.name());
         let start = || format!("{} with n_max {}", run.name(), plan.n_max);
         Ok(Side {
             run,
             server: self.runner.start(&session, &name, halt).context(start)?,
+            name,
             samples: SideSamples::default(),
             first: BTreeMap::new(),
         })
+    }
+
+    /// Ends a side, and sums up what it gave.
+    fn end(&self, mut side: Side, plan: RoundPlan) -> Result<SideSamples> {
+        let mut samples = side.sum();
+        if let Some(bytes) = side.server.peak_memory() {
+            let values = samples.values.entry(Metric::Rss).or_default();
+            values.push(bytes as f64 / f64::from(1 << 20));
+        }
+        let ended = (self.runner).end(side.server, &session(side.run, plan), &side.name);
+        ended.context(|| format!("{} with n_max {}", side.run.name(), plan.n_max))?;
+        Ok(samples)
     }
 
     /// A request for one token, and a request for all of them.
@@ -149,7 +171,8 @@ impl Side {
             counters.retain(|name, _| !name.starts_with("us_"));
             counters
         });
-        let counted = (answer.drafted, answer.accepted, counters);
+        let tokens = chash::digest(&answer.tokens);
+        let counted = (answer.drafted, answer.accepted, counters, tokens);
         let Some(first) = self.first.get(&prompt.name) else {
             self.first.insert(prompt.name.clone(), counted);
             return Ok(());
@@ -159,18 +182,21 @@ impl Side {
         let names = then.keys().chain(now.keys());
         let vary = names.filter(|name| then.get(*name) != now.get(*name));
         self.samples.vary.extend(vary.cloned());
+        if first.3 != counted.3 {
+            self.samples.vary.insert(TOKENS.to_owned());
+        }
         Ok(())
     }
 
-    fn end(mut self) -> Result<SideSamples> {
-        if let Some(bytes) = self.server.peak_memory() {
-            let values = self.samples.values.entry(Metric::Rss).or_default();
-            values.push(bytes as f64 / f64::from(1 << 20));
-        }
-        self.server.end()?;
+    fn sum(&mut self) -> SideSamples {
         let mut sum = BTreeMap::new();
         let mut all_count = true;
-        for (drafted, accepted, counters) in self.first.values() {
+        let tokens = self
+            .first
+            .values()
+            .map(|counted| counted.3.bytes().as_slice());
+        self.samples.tokens = Some(Digest::of_parts(tokens));
+        for (drafted, accepted, counters, _) in self.first.values() {
             self.samples.drafted += drafted;
             self.samples.accepted += accepted;
             match counters {
@@ -183,6 +209,6 @@ impl Side {
             }
         }
         self.samples.counters = all_count.then_some(sum);
-        Ok(self.samples)
+        std::mem::take(&mut self.samples)
     }
 }

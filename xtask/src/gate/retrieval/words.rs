@@ -63,7 +63,7 @@ impl<'a> ServerWords<'a> {
         };
         let mut server = self.runner.start(&session, "words", self.halt)?;
         let answer = server.ask(self.halt, ask)?;
-        server.end()?;
+        self.runner.end(server, &session, "words")?;
         Ok(answer)
     }
 }

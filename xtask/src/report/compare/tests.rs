@@ -189,6 +189,7 @@ fn accepting(accepted: u64, drafted: u64) -> GateRecord {
         baseline: share(accepted),
         candidate: share(accepted),
         difference: None,
+        per_token: None,
         equal: true,
         drop: Some(0.01),
         positions: Vec::new(),
