@@ -18,10 +18,10 @@ use llama_patchset::fixture::{generate, gguf};
 
 /// Size of a head and heads in each of three layers, and about how much state that is for a sequence.
 const SMALL: [(&str, f64, f64); 5] = [
-    ("0.2 MiB", 128.0, 1.0),
-    ("0.6 MiB", 128.0, 3.0),
+    ("0.3 MiB", 64.0, 6.0),
+    ("0.6 MiB", 64.0, 12.0),
     ("1 MiB", 128.0, 6.0),
-    ("2 MiB", 128.0, 11.0),
+    ("2 MiB", 128.0, 10.0),
     ("4 MiB", 128.0, 22.0),
 ];
 const LARGE: [(&str, f64, f64); 2] = [("16 MiB", 128.0, 86.0), ("66 MiB", 512.0, 22.0)];
@@ -31,9 +31,17 @@ const SWAP: [(&str, &str); 2] = [
     ("OPENCOTI_SPEC_CKPT_SWAP_MIN", "0"),
 ];
 
-/// Processes for each row, and turns in each.
+/// Processes for each row.
 const PROCESSES: usize = 3;
-const TURNS: &str = "40";
+
+/// Turns in each process: a larger state takes longer, and its times are less of a noise.
+fn enough(name: &str) -> &'static str {
+    match name {
+        "66 MiB" => "8",
+        "16 MiB" => "15",
+        _ => "40",
+    }
+}
 
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -83,9 +91,15 @@ fn model((name, state, heads): (&str, f64, f64)) -> PathBuf {
 }
 
 /// The numbers of each turn of some processes.
-fn turns(program: &Path, model: &Path, args: &[&str], env: &[(&str, &str)]) -> Vec<Vec<f64>> {
+fn turns(
+    program: &Path,
+    model: &Path,
+    args: &[&str],
+    env: &[(&str, &str)],
+    processes: usize,
+) -> Vec<Vec<f64>> {
     let mut all = Vec::new();
-    for _ in 0..PROCESSES {
+    for _ in 0..processes {
         let mut command = Command::new(program);
         command.arg(model).args(args).envs(env.iter().copied());
         let done = command.output().unwrap();
@@ -95,7 +109,7 @@ fn turns(program: &Path, model: &Path, args: &[&str], env: &[(&str, &str)]) -> V
         let lines = said.lines().filter_map(|line| line.strip_prefix("turn "));
         all.extend(lines.map(|line| line.split(' ').map(|word| word.parse().unwrap()).collect()));
     }
-    assert!(all.len() >= 40 * PROCESSES);
+    assert!(all.len() >= 8 * processes);
     all
 }
 
@@ -125,7 +139,7 @@ fn checkpoints() {
         let (name, model) = (size.0, model(*size));
         for (what, slots) in [("times", 1), ("times-4", 4)] {
             for (path, env) in [("device", &[][..]), ("swap", &SWAP[..])] {
-                let turns = turns(&program, &model, &[what, TURNS], env);
+                let turns = turns(&program, &model, &[what, enough(name)], env, PROCESSES);
                 let times = [0, 1, 2, 3, 4, 5].map(|at| quartiles(&turns, |turn| turn[at])[1]);
                 let cost = quartiles(&turns, |t| (t[3] + t[4]) / (t[0] + t[1]));
                 let round = |t: &[f64]| (t[3] + t[4] + t[5]) / (t[0] + t[1] + t[2]);
@@ -163,11 +177,23 @@ fn rollback() {
         "| state | slots | accepted | host, us for a token | swap, times host | rollback, times host | rollback, times swap |\n\
          | --- | --- | --- | --- | --- | --- | --- |"
     );
-    for size in [SMALL[2], LARGE[0], LARGE[1]] {
+    for size in [SMALL[0], SMALL[2], LARGE[0], LARGE[1]] {
         let (name, model) = (size.0, model(size));
-        for slots in ["1", "4"] {
-            for percent in ["30", "60", "90", "100"] {
-                let turns = turns(&program, &model, &[slots, TURNS, percent], &SWAP);
+        let large = LARGE.iter().any(|other| other.0 == name);
+        let (slots, processes) = if large {
+            (&["1"][..], 1)
+        } else {
+            (&["1", "4"][..], PROCESSES)
+        };
+        for slots in slots {
+            for percent in ["50", "80", "100"] {
+                let turns = turns(
+                    &program,
+                    &model,
+                    &[slots, enough(name), percent],
+                    &SWAP,
+                    processes,
+                );
                 let host = quartiles(&turns, |t| t[0])[1];
                 let _ = writeln!(
                     out,

@@ -4,6 +4,8 @@
 #include "llama.h"
 #include "llama-ext.h"
 #include "llama-arch.h"
+#include "llama-memory-hybrid.h"
+#include "llama-memory-recurrent.h"
 #include "opencoti/llama-ckpt-device.h"
 
 #include <chrono>
@@ -196,6 +198,14 @@ int main(int argc, char ** argv) {
             q.n_past = 20;
         }
     }
+    const auto * hybrid = dynamic_cast<llama_memory_hybrid *>(llama_get_memory(paths[HOST].ctx));
+    check(hybrid != nullptr, "the memory is no hybrid");
+    for (const ggml_tensor * s : hybrid->get_mem_recr()->s_l) {
+        if (s) {
+            printf("memory %s\n", ggml_backend_buft_name(ggml_backend_buffer_get_type(s->buffer)));
+            break;
+        }
+    }
     printf("state %zu\n", llama_state_seq_get_size_ext(paths[HOST].ctx, 0, PARTIAL));
     for (int turn = 0; turn < n_turns + 3; ++turn) {
         double t[N_WAYS];
@@ -250,5 +260,7 @@ int main(int argc, char ** argv) {
     }
     llama_model_free(model);
     puts("done");
+    // a driver may end the process in its own way
+    fflush(stdout);
     return 0;
 }
