@@ -44,10 +44,13 @@ fn the_quick_gate_ran_on_lavapipe() {
     }
     for gate in [
         "chash-lavapipe",
+        "chash-lavapipe-ckpt-device",
+        "chash-lavapipe-ckpt-swap",
         "chash-lavapipe-qwen35moe",
         "chash-lavapipe-step35",
         "drafts-lavapipe-qwen35moe",
         "drafts-lavapipe-step35",
+        "counters-lavapipe-ckpt-device",
         "counters-lavapipe-qwen35moe",
         "counters-lavapipe-step35",
     ] {
