@@ -9,7 +9,8 @@
 #   vanilla/llama-server   built with GGML_CUDA=ON, CMAKE_CUDA_ARCHITECTURES=90, with its libraries beside it
 #   patched/llama-server   the same options, the patched tree
 #   ckpt, tokens           xtask/tests/data/probe-ckpt/*.cpp, linked with the libraries in patched/
-#   big-state.gguf         36 layers with 32 heads of 128: 72 MiB of state in 72 tensors; measure_ckpt makes it
+#   big-state.gguf         the fixture architecture of that name with state = 128, heads = 32, layers = 36: 72 MiB of state
+#                          in 72 tensors. No command makes it yet: fixture::generate() does, as in measure_ckpt.rs.
 # OUT takes the records and logs. The exit code is 0 if every gate that was run passed and every way was measured on the
 # GPU, else 1; what has no time left is said to be left out, and is no pass.
 set -u
