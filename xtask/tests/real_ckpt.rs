@@ -4,32 +4,24 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "support/ckpt_server.rs"]
+mod ckpt_server;
 #[path = "support/real.rs"]
 mod real;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use ckpt_server::{DEVICE, Running, SWAP, build};
 use real::root;
 
-const DEVICE: (&str, &str) = ("OPENCOTI_SPEC_CKPT_DEVICE", "1");
-const SWAP: [(&str, &str); 2] = [
-    ("OPENCOTI_SPEC_CKPT_SWAP", "1"),
-    ("OPENCOTI_SPEC_CKPT_SWAP_MIN", "0"),
-];
-
-fn build() -> PathBuf {
-    root().join("target/llama/llama-0.5.0/patched-cpu")
-}
-
 fn fixture() -> PathBuf {
-    root().join("target/fixtures/qwen3next-nextn.gguf")
+    ckpt_server::fixture("qwen3next-nextn")
 }
 
 /// Whether real builds are wanted; then they are there.
@@ -179,113 +171,6 @@ fn a_failed_allocation_is_said_once() {
     let said = tried("limits", &[]);
     let words = "goes through host memory: the cells of the sequence do not lie side by side";
     assert!(said.contains(words), "{said}");
-}
-
-/// A server with drafts of three tokens, ended when it is dropped.
-struct Running {
-    child: Child,
-    port: u16,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Running {
-    fn start(drafts: bool, env: &[(&str, &str)]) -> Self {
-        Self::with("-np 1 --ctx-checkpoints 0 --cache-ram 0", drafts, env)
-    }
-
-    fn with(more: &str, drafts: bool, env: &[(&str, &str)]) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
-        let args = format!(
-            "--host 127.0.0.1 --port {port} -c 2048 -t 1 -tb 1 --no-cont-batching -fit off --no-warmup {more}"
-        );
-        let mut command = Command::new(build().join("out/bin/llama-server"));
-        command.arg("-m").arg(fixture());
-        command.args(args.split_whitespace());
-        if drafts {
-            command.args(["--spec-type", "draft-mtp", "--spec-draft-n-max", "3"]);
-        }
-        command.env("OPENCOTI_SPEC_COUNTERS", "1");
-        command.envs(env.iter().copied());
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        let running = Running {
-            child: command.spawn().unwrap(),
-            port,
-        };
-        let begun = Instant::now();
-        while running
-            .ask("GET", "/health", "", Duration::from_secs(1))
-            .is_none_or(|answer| !answer.contains("ok"))
-        {
-            assert!(begun.elapsed() < Duration::from_secs(60), "not ready");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        running
-    }
-
-    /// The body of an answer, where it comes in time.
-    fn ask(&self, method: &str, path: &str, body: &str, limit: Duration) -> Option<String> {
-        let begun = Instant::now();
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
-        stream.set_read_timeout(Some(limit)).ok()?;
-        let length = body.len();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
-             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
-        )
-        .ok()?;
-        let mut text = Vec::new();
-        let mut some = [0; 4096];
-        while begun.elapsed() < limit {
-            match stream.read(&mut some) {
-                Ok(0) => {
-                    let text = String::from_utf8_lossy(&text);
-                    return Some(text.split_once("\r\n\r\n")?.1.to_owned());
-                }
-                Ok(count) => text.extend(&some[..count]),
-                Err(_) => return None,
-            }
-        }
-        None
-    }
-
-    /// Tokens and counters of a completion.
-    fn complete(
-        &self,
-        n_predict: usize,
-        temperature: f64,
-        seed: u64,
-        limit: Duration,
-    ) -> Option<(Vec<u64>, BTreeMap<String, u64>)> {
-        self.completion(
-            &serde_json::json!({
-                "prompt": [17, 300, 42, 300, 42, 199, 7], "n_predict": n_predict, "temperature": temperature,
-                "seed": seed, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "cache_prompt": false, "return_tokens": true,
-                "ignore_eos": true,
-            }),
-            limit,
-        )
-    }
-
-    fn completion(
-        &self,
-        body: &serde_json::Value,
-        limit: Duration,
-    ) -> Option<(Vec<u64>, BTreeMap<String, u64>)> {
-        let answer = self.ask("POST", "/completion", &body.to_string(), limit)?;
-        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
-        let tokens = serde_json::from_value(answer["tokens"].clone()).unwrap();
-        let counters = serde_json::from_value(answer["timings"]["opencoti"].clone()).unwrap();
-        Some((tokens, counters))
-    }
 }
 
 /// With logits that come in turns, upstream judges a replay again and again; not judged, it goes on. The

@@ -44,10 +44,13 @@ fn the_quick_gate_ran_on_lavapipe() {
     }
     for gate in [
         "chash-lavapipe",
+        "chash-lavapipe-ckpt-device",
+        "chash-lavapipe-ckpt-swap",
         "chash-lavapipe-qwen35moe",
         "chash-lavapipe-step35",
         "drafts-lavapipe-qwen35moe",
         "drafts-lavapipe-step35",
+        "counters-lavapipe-ckpt-device",
         "counters-lavapipe-qwen35moe",
         "counters-lavapipe-step35",
     ] {
@@ -101,5 +104,41 @@ fn a_server_that_left_the_device_is_a_finding() {
         let told = String::from_utf8(told).unwrap();
         assert_eq!(output.status.code(), Some(code), "{told}");
         assert!(told.contains(says), "{says}: {told}");
+    }
+}
+
+/// A state of which some layers lie in the processors' memory and the others in lavapipe's: a checkpoint is a copy in each.
+#[test]
+fn a_state_on_two_devices_comes_back() {
+    if !wanted("a_state_on_two_devices_comes_back") {
+        return;
+    }
+    real::ok(&root(), &["fixture", "qwen35-nextn"]);
+    let build = root().join("target/llama/llama-0.5.0/patched-vulkan");
+    let dir = root().join("target/test-checkouts/probe-ckpt");
+    fs_err::create_dir_all(&dir).unwrap();
+    let (bin, program) = (build.join("out/bin"), dir.join("ckpt-vulkan"));
+    let mut compiler = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
+    compiler.args(["-std=c++17", "-O1"]);
+    for folder in ["include", "src", "ggml/include"] {
+        compiler.arg("-I").arg(build.join("src").join(folder));
+    }
+    compiler.arg(root().join("xtask/tests/data/probe-ckpt/ckpt.cpp"));
+    compiler.arg("-o").arg(&program).arg("-L").arg(&bin);
+    compiler.arg(format!("-Wl,-rpath,{}", bin.display()));
+    compiler.args(["-lllama", "-lggml", "-lggml-base"]);
+    assert!(compiler.status().unwrap().success());
+    let mut command = Command::new(&program);
+    command.arg(root().join("target/fixtures/qwen35-nextn.gguf"));
+    command.arg("equal").env("PROBE_LAYERS", "5");
+    // A device that is a processor is used where it is asked for.
+    let done = command
+        .env("GGML_VK_VISIBLE_DEVICES", "0")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    let errors = String::from_utf8_lossy(&done.stderr);
+    for line in ["memory CPU\n", "memory Vulkan0\n", "done\n"] {
+        assert!(said.contains(line), "{line}: {said}{errors}");
     }
 }

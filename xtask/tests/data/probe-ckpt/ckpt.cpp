@@ -118,6 +118,18 @@ static llama_memory_recurrent & recurrent(llama_context * ctx) {
     return *hybrid->get_mem_recr();
 }
 
+// where the states lie; those of several layers may lie on several devices
+static void where(llama_context * ctx) {
+    std::vector<std::string> said;
+    for (const ggml_tensor * s : recurrent(ctx).s_l) {
+        const std::string name = s ? ggml_backend_buft_name(ggml_backend_buffer_get_type(s->buffer)) : "";
+        if (s && std::find(said.begin(), said.end(), name) == said.end()) {
+            said.push_back(name);
+            printf("memory %s\n", name.c_str());
+        }
+    }
+}
+
 static void forget(llama_context * ctx, llama_seq_id seq_id, llama_pos from) {
     check(llama_memory_seq_rm(llama_get_memory(ctx), seq_id, from, -1), "a tail could not be removed");
 }
@@ -127,6 +139,7 @@ static void equal(llama_model * model) {
     llama_context * ctx = context(model, 2);
     llama_context * ref = context(model, 2);
     const auto prompt = text(40), draft = text(4), other = text(3);
+    where(ctx);
     for (auto * c : { ctx, ref }) {
         decode(c, { { 0, 0, prompt } });
     }
@@ -400,6 +413,7 @@ static void times(llama_model * model, int n_seq, int n) {
     }
     decode(ctx, prompt);
     printf("state %zu\n", state(ctx, 0).size());
+    where(ctx);
     llama_pos n_past = 20;
     const auto round = [&](bool device, double * t) {
         for (int s = 0; s < n_seq; ++s) {
@@ -460,7 +474,12 @@ int main(int argc, char ** argv) {
         }
     }, nullptr);
     llama_backend_init();
-    llama_model * model = llama_model_load_from_file(argv[1], llama_model_default_params());
+    llama_model_params params = llama_model_default_params();
+    // layers on a GPU, from the end; all where nothing is said
+    if (const char * layers = getenv("PROBE_LAYERS")) {
+        params.n_gpu_layers = atoi(layers);
+    }
+    llama_model * model = llama_model_load_from_file(argv[1], params);
     check(model != nullptr, "no model");
     const std::string what = argv[2];
     const int number = argc == 4 ? atoi(argv[3]) : 40;
@@ -483,5 +502,7 @@ int main(int argc, char ** argv) {
     }
     llama_model_free(model);
     puts("done");
+    // a driver may end the process in its own way
+    fflush(stdout);
     return 0;
 }

@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
-// Below this a copy costs less than the graph that is built anew because its cell is another one; in MiB.
-static constexpr double LLAMA_CKPT_SWAP_MIN = 4.0;
+// Below this a copy costs no more than the graph that is built anew because its cell is another one; in MiB.
+static constexpr double LLAMA_CKPT_SWAP_MIN = 0.5;
 
 static bool llama_ckpt_swap_enabled() {
     static const bool enabled = [] {
