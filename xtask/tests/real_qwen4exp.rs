@@ -261,7 +261,10 @@ fn a_damaged_block_is_named_tensor_by_tensor() {
                 }
             };
             let said = asked("lacking", Side::On, &file, &more).unwrap_err();
-            assert!(said.contains(&format!("missing tensor '{name}'")), "{said}");
+            assert!(
+                said.contains(&format!("tensor '{name}' not found")),
+                "{said}"
+            );
         }
     }
     // A weight for each channel, and none for each stream.
@@ -282,7 +285,7 @@ fn a_damaged_block_is_named_tensor_by_tensor() {
     let gone = without(model(0.0), |name| name.starts_with("blk.0."));
     let said = asked("gone", Side::On, &file("gone", &gone), DRAFTS).unwrap_err();
     assert!(
-        said.contains("missing tensor 'blk.0.") && !said.contains(ALONE),
+        said.contains("tensor 'blk.0.") && !said.contains(ALONE),
         "{said}"
     );
 }
