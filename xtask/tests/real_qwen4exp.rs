@@ -167,7 +167,7 @@ fn drafts_are_the_same_from_every_file() {
     assert_eq!(tokens(&own), tokens(&plain));
     for answer in &own {
         let accepted = answer.accepted as f64 / answer.drafted as f64;
-        assert!(answer.drafted > 50 && accepted > 0.5 && accepted < 1.0);
+        assert!(answer.drafted > 50 && accepted > 0.4 && accepted < 1.0);
     }
     for (name, file, drafter) in [
         ("beside", &trunk, &block),
