@@ -7,11 +7,12 @@
 mod real;
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use real::{checkout, ok, patched_server, put, wanted, xtask};
 
-const SERIES: [&str; 11] = [
+const SERIES: [&str; 13] = [
     "ext-core",
     "spec-counters",
     "spec-trace",
@@ -21,12 +22,14 @@ const SERIES: [&str; 11] = [
     "nextn-one-launch",
     "hy-v3-chain-row",
     "nextn-fused-heads",
+    "qwen4exp-nextn",
     "planted-draft",
     "planted-heads",
+    "planted-qwen4exp",
 ];
 
 /// The fixtures of architectures whose drafts are done in one launch.
-const FIXTURES: [&str; 10] = [
+const FIXTURES: [&str; 11] = [
     "qwen35-nextn",
     "qwen35moe-nextn",
     "qwen3next-nextn",
@@ -37,7 +40,14 @@ const FIXTURES: [&str; 10] = [
     "glmdsa-nextn",
     "bailingmoe3-nextn",
     "nemotronhmoe-nextn",
+    QWEN4EXP,
 ];
+
+/// The one whose block a patch of ours draws: faults are planted in that as well.
+const QWEN4EXP: &str = "qwen4exp-nextn";
+
+/// The faults of its block that change what is drafted.
+const QWEN4EXP_FAULTS: [&str; 5] = ["none", "row", "streams", "cells", "norm"];
 
 /// The faults of every fixture, then those of a catch-up in the launch of a draft.
 const FAULTS: [&str; 6] = ["none", "h", "cell", "pos", "row", "lost"];
@@ -69,6 +79,7 @@ fn definition(fixture: &str, fault: &str) -> String {
         ),
     };
     let fewer = fault != "unmended";
+    let block = u8::from(fixture == QWEN4EXP);
     format!(
         r#"schema = 1
 id = "planted-{fixture}-{fault}"
@@ -76,11 +87,12 @@ kind = "drafts"
 title = "A planted fault"
 model = {{ fixture = "{fixture}" }}
 n-predict = 48
-baseline = {{ build = "patched", env = {{ OPENCOTI_SPEC_COUNTERS = "1", {baseline} }} }}
+baseline = {{ build = "patched", env = {{ OPENCOTI_SPEC_COUNTERS = "1", OPENCOTI_QWEN4EXP_NEXTN = "{block}", {baseline} }} }}
 [candidate]
 build = "patched"
 [candidate.env]
 OPENCOTI_SPEC_COUNTERS = "1"
+OPENCOTI_QWEN4EXP_NEXTN = "{block}"
 {candidate}
 [[setting]]
 name = "plain"
@@ -104,26 +116,125 @@ fn faults(fixture: &str) -> &'static [&'static str] {
     }
 }
 
+/// The checkout with all that is planted, and its server.
+fn planted() -> &'static (PathBuf, String) {
+    static PLANTED: OnceLock<(PathBuf, String)> = OnceLock::new();
+    PLANTED.get_or_init(|| {
+        let dir = checkout("planted-draft", &SERIES);
+        ok(&dir, &["apply", "--discard-edits"]);
+        ok(&dir, &["build", "--patched"]);
+        let server = patched_server(&dir).to_str().unwrap().to_owned();
+        (dir, server)
+    })
+}
+
+/// What a gate of two servers says, and its exit code.
+fn gate(dir: &Path, server: &str, gate: &str) -> (Option<i32>, serde_json::Value) {
+    let servers = ["--baseline", server, "--candidate", server];
+    let args = [&["gate", "--json", "--gate", gate][..], &servers].concat();
+    let output = xtask(dir, &args);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let json = serde_json::from_str(&text).unwrap_or_else(|error| {
+        panic!("{error}: {text}{}", String::from_utf8_lossy(&output.stderr))
+    });
+    (output.status.code(), json)
+}
+
+/// The negative control of the gate of acceptance, without which nothing would say that a block is drawn
+/// wrongly: tokens stay what they are. It fails against a sound block, and against one with the same fault.
+#[test]
+fn every_planted_fault_of_the_block_of_qwen4exp_fails_the_acceptance_gate() {
+    if !wanted("every_planted_fault_of_the_block_of_qwen4exp_fails_the_acceptance_gate") {
+        return;
+    }
+    let (dir, server) = planted();
+    for fault in QWEN4EXP_FAULTS {
+        for both in [false, true] {
+            let id = format!("planted-block-{fault}-{both}");
+            let of_baseline = if both { fault } else { "none" };
+            // The counters differ, or the sides would be the same.
+            let text = format!(
+                r#"schema = 1
+id = "{id}"
+kind = "acceptance"
+title = "A planted fault"
+model = {{ fixture = "{QWEN4EXP}" }}
+n-max = [2]
+n-predict = 192
+drop = 0.01
+least = 0.76
+baseline = {{ build = "patched", env = {{ OPENCOTI_QWEN4EXP_NEXTN = "1", OPENCOTI_PLANTED_QWEN4EXP = "{of_baseline}" }} }}
+[candidate]
+build = "patched"
+[candidate.env]
+OPENCOTI_QWEN4EXP_NEXTN = "1"
+OPENCOTI_PLANTED_QWEN4EXP = "{fault}"
+OPENCOTI_SPEC_COUNTERS = "1"
+[[prompt]]
+name = "short"
+file = "prompts/short.ids"
+[[prompt]]
+name = "crossing"
+generate = {{ seed = 2, length = 200, low = 4, high = 512 }}
+"#
+            );
+            put(&dir.join(format!("gates/{id}.toml")), text);
+            let (code, json) = gate(dir, server, &id);
+            let found = &json["data"]["gates"][0]["acceptance"][0];
+            let _ = writeln!(
+                std::io::stderr(),
+                "{id}: {} of {}, against {} of {}",
+                found["candidate"]["accepted"],
+                found["candidate"]["drafted"],
+                found["baseline"]["accepted"],
+                found["baseline"]["drafted"],
+            );
+            let wanted = if fault == "none" { "pass" } else { "fail" };
+            assert_eq!(found["verdict"], wanted, "{json:#}");
+            assert_eq!(code, Some(i32::from(fault != "none")));
+            if fault != "none" {
+                let reason = found["reason"].as_str().unwrap();
+                assert!(reason.contains("at least 76.00 %"), "{reason}");
+            }
+        }
+    }
+}
+
+/// Where the outputs are picked too early, the reader walks off the end of the rows: the server does not live.
+#[test]
+fn rows_that_are_handed_on_too_late_are_no_pass() {
+    if !wanted("rows_that_are_handed_on_too_late_are_no_pass") {
+        return;
+    }
+    let (dir, server) = planted();
+    let text = definition(QWEN4EXP, "early")
+        .replace("OPENCOTI_PLANTED_DRAFT", "OPENCOTI_PLANTED_QWEN4EXP");
+    let text = text.replace("planted-qwen4exp-nextn-early", "planted-block-early");
+    put(&dir.join("gates/planted-block-early.toml"), text);
+    let servers = ["--baseline", server, "--candidate", server];
+    let args = [&["gate", "--gate", "planted-block-early"][..], &servers].concat();
+    let output = xtask(dir, &args);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("the server ended"), "{said}");
+}
+
 /// `none` is the control: the same build without a fault passes.
 #[test]
 fn every_planted_fault_of_a_fused_draft_fails_the_drafts_gate() {
     if !wanted("every_planted_fault_of_a_fused_draft_fails_the_drafts_gate") {
         return;
     }
-    let dir = checkout("planted-draft", &SERIES);
+    let (dir, server) = planted();
     for fixture in FIXTURES.into_iter().chain(HEADS) {
         for fault in faults(fixture) {
             let path = dir.join(format!("gates/planted-{fixture}-{fault}.toml"));
             put(&path, definition(fixture, fault));
         }
     }
-    ok(&dir, &["apply", "--discard-edits"]);
-    ok(&dir, &["build", "--patched"]);
-    let server = patched_server(&dir);
-    let server = server.to_str().unwrap();
     for fixture in FIXTURES.into_iter().chain(HEADS) {
         for fault in faults(fixture) {
-            caught(&dir, server, fixture, fault);
+            caught(dir, server, fixture, fault);
         }
     }
 }
@@ -131,31 +242,15 @@ fn every_planted_fault_of_a_fused_draft_fails_the_drafts_gate() {
 /// Runs one gate, and asks that it found what was planted, and nothing without.
 fn caught(dir: &Path, server: &str, fixture: &str, fault: &str) {
     let gate = format!("planted-{fixture}-{fault}");
-    let output = xtask(
-        dir,
-        &[
-            "gate",
-            "--json",
-            "--gate",
-            &gate,
-            "--baseline",
-            server,
-            "--candidate",
-            server,
-        ],
-    );
-    let text = String::from_utf8(output.stdout).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|error| {
-        panic!("{error}: {text}{}", String::from_utf8_lossy(&output.stderr))
-    });
+    let (code, json) = self::gate(dir, server, &gate);
     let cell = &json["data"]["gates"][0]["cells"][0];
     // Attention of this one knows no positions: the last step cannot tell.
     let unseen = fixture == "nemotronhmoe-nextn" && fault == "pos";
     if fault == "none" || unseen {
-        assert_eq!(cell["verdict"], "pass", "{text}");
+        assert_eq!(cell["verdict"], "pass", "{json:#}");
         return;
     }
-    assert_eq!(output.status.code(), Some(1), "{gate}: {text}");
+    assert_eq!(code, Some(1), "{gate}: {json:#}");
     assert_eq!(cell["verdict"], "fail", "{gate}");
     let reason = cell["reason"].as_str().unwrap();
     assert!(reason.contains("candidates differ"), "{gate}: {reason}");

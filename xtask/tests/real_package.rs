@@ -188,6 +188,7 @@ fn tokens(bin: &Path) -> Vec<u32> {
         args: args.map(Into::into).to_vec(),
         env: &env,
         log: temp.path().join("log"),
+        is_judged: false,
         start: Duration::from_secs(120),
         request: Duration::from_secs(120),
         stop: Duration::from_secs(10),

@@ -434,6 +434,30 @@ fn the_chain_of_heads_is_reported_where_upstream_has_its_own() {
     assert_eq!(found, ["nextn-chain-heads"]);
 }
 
+/// The same for a feature of one architecture, whose hooks have no place there any more: nobody has to mend them.
+#[test]
+fn the_nextn_block_of_qwen4exp_is_reported_where_upstream_has_its_own() {
+    if !wanted("the_nextn_block_of_qwen4exp_is_reported_where_upstream_has_its_own") {
+        return;
+    }
+    let ctx = ctx();
+    let old = base(&ctx, "0.3.36");
+    let new = ctx.project.base(Some("llama-0.8.0-partial")).unwrap();
+    let new = vendor::ensure(&ctx, &new).unwrap();
+    let series = Series::load(&ctx.project, &old.base).unwrap();
+    let port = carry(&ctx, &old, &series, &new);
+    let mut reports = port.reports.iter();
+    let report = reports.find(|report| report.patch == "qwen4exp-nextn");
+    match &report.unwrap().verdict {
+        PatchVerdict::Upstreamed { wholly, evidence } => {
+            assert!(wholly);
+            let symbol = "the symbol `llama_model_qwen4exp::graph_mtp` is there";
+            assert_eq!(evidence[0], symbol);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 /// What a base without the server can take, it takes; the rest is absent and no conflict.
 #[test]
 fn a_partial_base_takes_what_it_has_files_for() {

@@ -30,16 +30,19 @@ pub struct Comparison<'a> {
     pub n_max: &'a [u32],
     /// By how much the accepted share may drop.
     pub drop: f64,
+    /// The least share that the candidate must have accepted; 0 asks nothing.
+    pub least: f64,
     /// Sessions that may run at the same time.
     pub parallel: usize,
 }
 
 /// Runs a gate of this kind.
-pub fn gate(work: &Work<'_>, drop: f64) -> Result<Found> {
+pub fn gate(work: &Work<'_>, [drop, least]: [f64; 2]) -> Result<Found> {
     let comparison = Comparison {
         prompts: &work.plan.prompts,
         n_max: &work.plan.n_max,
         drop,
+        least,
         parallel: work.parallel,
     };
     Ok(Found {
@@ -106,10 +109,20 @@ impl Comparison<'_> {
         };
         let (of_left, of_right) = (generated(baseline), generated(candidate));
         let per_token = difference((left.0, of_left), (right.0, of_right), LEVEL);
-        let (verdict, reason) = match self.verdict(equal, found) {
+        let (mut verdict, mut reason) = match self.verdict(equal, found) {
             (Verdict::Pass, _) if !equal => self.not_rarer(per_token, stopped),
             judged => judged,
         };
+        // Both sides may be wrong in the same way.
+        let share = right.0 as f64 / right.1.max(1) as f64;
+        if right.1 > 0 && share < self.least {
+            verdict = Verdict::Fail;
+            reason = Some(format!(
+                "the candidate accepted {:.2} % of what it drafted; at least {:.2} % are asked",
+                100.0 * share,
+                100.0 * self.least
+            ));
+        }
         let side = |(accepted, drafted): (u64, u64)| ShareRecord {
             drafted,
             accepted,
@@ -334,11 +347,20 @@ mod tests {
         drop: f64,
         change: &(dyn Fn(&Session<'_>, usize, &mut [Answer]) + Sync),
     ) -> AcceptanceRecord {
+        judged_above(0.0, drop, change)
+    }
+
+    fn judged_above(
+        least: f64,
+        drop: f64,
+        change: &(dyn Fn(&Session<'_>, usize, &mut [Answer]) + Sync),
+    ) -> AcceptanceRecord {
         let prompts = prompts();
         let comparison = Comparison {
             prompts: &prompts,
             n_max: &[3],
             drop,
+            least,
             parallel: 2,
         };
         let halt = Halt::new(&Cancel::default());
@@ -364,6 +386,18 @@ mod tests {
             (record.baseline.accepted, record.baseline.drafted),
             (27, 36)
         );
+    }
+
+    #[test]
+    fn what_is_wrong_on_both_sides_fails_below_the_least_share() {
+        let record = judged_above(0.6, 0.0, &set([500, 500], 1000));
+        assert_eq!(record.verdict, Verdict::Fail, "{record:?}");
+        assert!(record.reason.unwrap().contains("50.00 %"));
+        let record = judged_above(0.5, 0.0, &set([500, 500], 1000));
+        assert_eq!(record.verdict, Verdict::Pass, "{record:?}");
+        // Nothing drafted says nothing.
+        let record = judged_above(0.6, 0.0, &set([0, 0], 0));
+        assert_ne!(record.verdict, Verdict::Pass, "{record:?}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ const OTHERS: [&str; 2] = ["fixtures.toml", "goldens.toml"];
 
 /// Flags that the gate sets itself; a definition that sets them too would compare something
 /// else than it says.
-const OWN_FLAGS: [&str; 50] = [
+const OWN_FLAGS: [&str; 53] = [
     "-m",
     "--model",
     "-mu",
@@ -75,6 +75,9 @@ const OWN_FLAGS: [&str; 50] = [
     "-hfrd",
     "--hf-repo-draft",
     "--spec-draft-hf",
+    "-md",
+    "--model-draft",
+    "--spec-draft-model",
     "-dr",
     "--docker-repo",
     "--models-dir",
@@ -112,8 +115,8 @@ pub enum Plan {
     Chash(Box<ChashPlan>),
     /// Same drafts: with the settings to run, the rest as for "same tokens".
     Drafts(Box<ChashPlan>, Vec<DraftsSetting>),
-    /// No fewer accepted: with the drop that is allowed, the rest as for "same tokens".
-    Acceptance(Box<ChashPlan>, f64),
+    /// No fewer accepted: with the drop that is allowed and the least share, the rest as for "same tokens".
+    Acceptance(Box<ChashPlan>, [f64; 2]),
     /// Not slower: with what it measures, the rest as for "same tokens".
     Perf(Box<ChashPlan>, Box<PerfPlan>),
     /// The tree is what base and series make.
@@ -238,8 +241,12 @@ fn load_one(dir: &Path, id: &str, path: &Path, quick: bool) -> Result<Plan> {
                     "n-max holds 0, with which nothing is drafted, or drop is not below 1 and not 0 or above: at 1 nothing fails",
                 ));
             }
+            let least = definition.least;
+            if !(0.0..1.0).contains(&least) {
+                return Err(Error::config("least is not below 1 and not 0 or above"));
+            }
             let plan = chash(dir, definition.common(), text, quick)?;
-            Ok(Plan::Acceptance(Box::new(plan), drop))
+            Ok(Plan::Acceptance(Box::new(plan), [drop, least]))
         }
         GateKind::Perf => {
             let definition: PerfGate = crate::model::read_toml(path)?;
@@ -464,6 +471,9 @@ fn check(definition: &ChashGate) -> Result<()> {
     }
     if definition.n_predict == 0 {
         return fail("n-predict is 0; nothing would be compared");
+    }
+    if definition.draft_model.is_some() && largest(&definition.n_max) == 0 {
+        return fail("draft-model stands beside n-max of 0 alone; nothing would be drafted");
     }
     runnable(definition)
 }

@@ -239,6 +239,12 @@ fn model(
         true => Ok((file_name(&path), path)),
         false => Err((format!("there is no model {}", path.display()), hint)),
     };
+    if let (Some(_), Some(draft)) = (&request.model, &gate.draft_model) {
+        return Ok(Err((
+            format!("its draft model is that of a fixture: {}", draft.fixture),
+            "run it without --model".to_owned(),
+        )));
+    }
     Ok(match (&request.model, &gate.model) {
         (_, ModelSource::None) => Ok(("none".to_owned(), PathBuf::new())),
         (Some(path), _) => {
@@ -267,6 +273,17 @@ fn model(
             )),
         },
     })
+}
+
+/// What a record says of a gate's draft model, and the file.
+pub fn draft_model(ctx: &Ctx, gate: &ChashGate) -> Result<Option<(String, PathBuf)>> {
+    let Some(draft) = &gate.draft_model else {
+        return Ok(None);
+    };
+    let fixture = crate::fixture::load(&ctx.project, &draft.fixture)?;
+    let note = format!("drafts are those of {}, {}", fixture.name, fixture.sha256);
+    let made = crate::fixture::ensure_with(ctx, fixture, false)?;
+    Ok(Some((note, made.path)))
 }
 
 #[cfg(test)]

@@ -382,6 +382,7 @@ fn run_one(
     let definition = what.common().definition.clone();
     let definition = &definition;
     let model_stamp = model_stamp(name, &model)?;
+    let draft_model = missing::draft_model(ctx, definition)?;
     let baseline = sides.side(definition, &definition.baseline, false, &model)?;
     let candidate = sides.side(definition, &definition.candidate, true, &model)?;
     say_what_is_removed(ctx);
@@ -389,6 +390,7 @@ fn run_one(
     let runner = runner::ServerRunner {
         definition,
         model: &model,
+        draft_model: draft_model.as_ref().map(|(_, path)| path.as_path()),
         baseline: &baseline,
         candidate: &candidate,
         effects: sides.effects(),
@@ -474,6 +476,7 @@ fn run_one(
         cells: found.cells,
         drafted_against_plain: found.drafted_against_plain,
         notes: [
+            draft_model.into_iter().map(|(note, _)| note).collect(),
             found.notes,
             sides::remarks(sides, definition, &baseline, &candidate),
         ]
@@ -486,7 +489,7 @@ fn compare(what: &Plan, work: &Work<'_>) -> Result<Found> {
     match what {
         Plan::Chash(_) => chash::gate(work),
         Plan::Drafts(_, settings) => drafts::gate(work, settings),
-        Plan::Acceptance(_, drop) => acceptance::gate(work, *drop),
+        Plan::Acceptance(_, bars) => acceptance::gate(work, *bars),
         Plan::Perf(_, perf) => perf::gate(work, perf),
         Plan::Integrity(_) => integrity::gate(work),
         Plan::Artifacts(_, allow) => artifacts::gate(work, allow),

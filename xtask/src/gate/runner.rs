@@ -28,6 +28,8 @@ pub struct ServerRunner<'a> {
     pub definition: &'a ChashGate,
     /// The model file.
     pub model: &'a Path,
+    /// The draft model file, where there is one.
+    pub draft_model: Option<&'a Path>,
     /// What is compared with.
     pub baseline: &'a Side,
     /// What is judged.
@@ -231,6 +233,10 @@ impl ServerRunner<'_> {
             let n_max = session.n_max.to_string();
             push(&["--spec-type", &self.definition.spec_type]);
             push(&["--spec-draft-n-max", &n_max]);
+            // Only here: a server that is given one drafts with it.
+            if let Some(file) = self.draft_model {
+                args.extend(["--spec-draft-model".into(), file.into()]);
+            }
         }
         let flags = self.definition.flags.iter().chain(session.flags);
         args.extend(flags.map(OsString::from));

@@ -59,6 +59,9 @@ pub struct ChashGate {
     pub default: bool,
     /// The model.
     pub model: ModelSource,
+    /// The fixture that drafts, where it is a file of its own: given to both servers where `n-max` is not 0.
+    #[serde(default)]
+    pub draft_model: Option<DraftModel>,
     /// What the servers compute on.
     #[serde(default)]
     pub backend: GateBackend,
@@ -126,6 +129,14 @@ pub enum ModelSource {
     /// No model: a gate that runs nothing.
     #[serde(skip)]
     None,
+}
+
+/// Where a gate's draft model comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DraftModel {
+    /// A fixture of this project, by name.
+    pub fixture: String,
 }
 
 /// Time limits of a gate, in seconds.

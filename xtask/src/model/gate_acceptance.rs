@@ -55,6 +55,10 @@ pub struct AcceptanceGate {
     pub parallel: usize,
     /// By how much the accepted share may drop: 0.01 is one of a hundred drafted tokens.
     pub drop: f64,
+    /// The least share that the candidate must have accepted at each `n-max`, where both sides may be wrong
+    /// alike; 0 asks nothing.
+    #[serde(default)]
+    pub least: f64,
     /// What is compared with.
     #[serde(default = "vanilla")]
     pub baseline: SideDefinition,
@@ -92,6 +96,7 @@ impl AcceptanceGate {
             title: self.title.clone(),
             default: self.default,
             model: self.model.clone(),
+            draft_model: None,
             backend: self.backend,
             device: self.device.clone(),
             budget: self.budget,

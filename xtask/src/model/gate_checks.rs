@@ -82,6 +82,7 @@ fn bare(schema: u32, id: &str, kind: GateKind, title: &str, default: bool) -> Ch
         title: title.to_owned(),
         default,
         model: ModelSource::None,
+        draft_model: None,
         backend: GateBackend::Cpu,
         device: GateDevice::default(),
         budget: None,

@@ -108,6 +108,7 @@ impl CountersGate {
             title: self.title.clone(),
             default: self.default,
             model: self.model.clone(),
+            draft_model: None,
             backend: self.backend,
             device: self.device.clone(),
             budget: self.budget,

@@ -128,6 +128,7 @@ impl DraftsGate {
             title: self.title.clone(),
             default: self.default,
             model: self.model.clone(),
+            draft_model: None,
             backend: self.backend,
             device: self.device.clone(),
             budget: self.budget,

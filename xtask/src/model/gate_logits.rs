@@ -226,6 +226,7 @@ impl LogitsGate {
             title: self.title.clone(),
             default: self.default,
             model: self.model.clone(),
+            draft_model: None,
             backend: self.backend,
             device: self.device.clone(),
             budget: self.budget,

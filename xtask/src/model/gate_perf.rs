@@ -197,6 +197,7 @@ impl PerfGate {
             title: self.title.clone(),
             default: self.default,
             model: self.model.clone(),
+            draft_model: None,
             backend: self.backend,
             device: self.device.clone(),
             budget: None,

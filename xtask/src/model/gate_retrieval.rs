@@ -137,6 +137,7 @@ impl RetrievalGate {
             title: self.title.clone(),
             default: self.default,
             model: self.model.clone(),
+            draft_model: None,
             backend: self.backend,
             device: self.device.clone(),
             budget: self.budget,

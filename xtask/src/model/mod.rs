@@ -38,8 +38,8 @@ pub use cuda::{CudaArch, CudaArchs, CudaTools, CudaWheel};
 pub use digest::Digest;
 pub use fixture::{Fixture, Fixtures};
 pub use gate::{
-    ChashGate, GateHeader, GateKind, GateLimits, GeneratedPrompt, MessageDefinition, ModelSource,
-    PromptDefinition, QuickSubset, Role,
+    ChashGate, DraftModel, GateHeader, GateKind, GateLimits, GeneratedPrompt, MessageDefinition,
+    ModelSource, PromptDefinition, QuickSubset, Role,
 };
 pub use gate_acceptance::{
     AcceptanceGate, AcceptanceQuick, AcceptanceRecord, PositionRecord, PositionShare, ShareRecord,

@@ -189,6 +189,7 @@ pub fn judge(fault: Fault, gate: Gate) -> (Verdict, String) {
                 prompts: &prompts,
                 n_max: &[2],
                 drop: 0.01,
+                least: 0.0,
                 parallel: 1,
             };
             let shares = comparison.run(&runner, &halt, &Quiet).unwrap().into_iter();

@@ -20,6 +20,7 @@ static bool llama_nextn_fused_knows(llm_arch arch) {
         case LLM_ARCH_GLM_DSA:
         case LLM_ARCH_BAILINGMOE3:
         case LLM_ARCH_NEMOTRON_H_MOE:
+        case LLM_ARCH_QWEN4EXP:
             return true;
         default:
             return false;

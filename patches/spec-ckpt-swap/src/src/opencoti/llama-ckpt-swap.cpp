@@ -15,7 +15,10 @@ static constexpr double LLAMA_CKPT_SWAP_MIN = 0.5;
 static bool llama_ckpt_swap_enabled() {
     static const bool enabled = [] {
         const char * OPENCOTI_SPEC_CKPT_SWAP = getenv("OPENCOTI_SPEC_CKPT_SWAP");
-        return OPENCOTI_SPEC_CKPT_SWAP && OPENCOTI_SPEC_CKPT_SWAP[0] && strcmp(OPENCOTI_SPEC_CKPT_SWAP, "0") != 0;
+        // checkpoints that stay on the device are what swaps: else cells would be doubled for nothing
+        const char * OPENCOTI_SPEC_CKPT_DEVICE = getenv("OPENCOTI_SPEC_CKPT_DEVICE");
+        return OPENCOTI_SPEC_CKPT_SWAP && OPENCOTI_SPEC_CKPT_SWAP[0] && strcmp(OPENCOTI_SPEC_CKPT_SWAP, "0") != 0 &&
+            OPENCOTI_SPEC_CKPT_DEVICE && OPENCOTI_SPEC_CKPT_DEVICE[0] && strcmp(OPENCOTI_SPEC_CKPT_DEVICE, "0") != 0;
     }();
 
     return enabled;
