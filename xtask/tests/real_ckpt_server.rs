@@ -313,3 +313,44 @@ fn faults_that_are_planted_in_the_server_are_found() {
         }
     }
 }
+
+/// At a temperature a seed gives the same text with drafts as without, and an exact replay changes nothing in that:
+/// whether the sampler draws its random numbers itself or a backend draws them for the rows of a batch.
+#[test]
+fn a_seed_gives_the_same_text_with_an_exact_replay() {
+    if !wanted("a_seed_gives_the_same_text_with_an_exact_replay") {
+        return;
+    }
+    let texts = |backend: bool, drafts: &str, env: &[(&str, &str)]| {
+        let sampling = if backend { "--backend-sampling" } else { "" };
+        let args = format!(
+            "-np 1 -c 2048 --ctx-checkpoints 0 --cache-ram 0 --samplers top_k;temperature {sampling} {drafts}"
+        );
+        let server = Running::of(&fixture("qwen3next-nextn"), &args, env);
+        let mut restored = 0;
+        let all: Vec<Vec<u64>> = (1..=8)
+            .map(|seed| {
+                let body = json!({
+                    "prompt": [17, 300, 42, 300, 42, 199, 7], "n_predict": 40, "temperature": 0.7, "seed": seed,
+                    "top_k": 40, "cache_prompt": false, "return_tokens": true, "backend_sampling": backend,
+                });
+                let (tokens, counters) = server.completion(&body, LIMIT).expect("no answer");
+                restored += counters["ckpt_loads"];
+                tokens
+            })
+            .collect();
+        (all, restored)
+    };
+    for backend in [true, false] {
+        let (plain, _) = texts(backend, "", &[]);
+        assert!(plain.iter().any(|text| text != &plain[0]), "no seed counts");
+        let (exact, restored) = texts(backend, MTP, &[DEVICE, EXACT]);
+        assert!(restored > 40, "{restored}");
+        assert_eq!(exact, plain, "on a backend: {backend}");
+        // What would be wrong for each of them is seen.
+        let fault = if backend { "stays" } else { "draws" };
+        let faulty = ("OPENCOTI_SPEC_REPLAY_FAULT", fault);
+        let (wrong, _) = texts(backend, MTP, &[DEVICE, EXACT, faulty]);
+        assert_ne!(wrong, plain, "on a backend: {backend}");
+    }
+}

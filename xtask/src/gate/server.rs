@@ -269,9 +269,8 @@ impl Server {
                 })
             }
         };
-        match fault {
-            Some(fault) => return Err(self.explain(Error::environment(fault))),
-            None => {}
+        if let Some(fault) = fault {
+            return Err(self.explain(Error::environment(fault)));
         }
         match self.log().and_then(sanitizer::finding) {
             Some(report) => Err(report),
