@@ -319,7 +319,11 @@ fn what_cannot_be_written_leaves_nothing_and_what_is_there_stays() {
     fs::write(output.join(".tmp-killed"), "half").unwrap();
     let _ = fs::remove_file(output.join(&name));
     ok(&command().output().unwrap());
-    assert_eq!(archives(&output), std::slice::from_ref(&name), "what was left is gone");
+    assert_eq!(
+        archives(&output),
+        std::slice::from_ref(&name),
+        "what was left is gone"
+    );
     let archive = output.join(&name);
     let good = fs::read(&archive).unwrap();
     ok(&command().output().unwrap());
