@@ -20,7 +20,7 @@ pub struct Part {
     pub name: String,
     /// Paths in the tree of what was read, sorted.
     pub files: Vec<String>,
-    /// SPDX id, an expression, or [`PUBLIC_DOMAIN`]; absent where nothing is said, and
+    /// SPDX id, an expression, or what stands for the public domain; absent where nothing is said, and
     /// llama.cpp's own counts.
     pub licence: Option<String>,
     /// The file that says so.
