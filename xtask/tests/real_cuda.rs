@@ -119,6 +119,7 @@ fn what_cannot_be_is_said_before_anything_is_compiled() {
                 "--backend",
                 "cuda",
                 "--probe",
+                "--vanilla",
                 "--arch",
                 arch,
                 "--root",
