@@ -126,10 +126,10 @@ if [ "$mode" = gpu ]; then
     done
 fi
 
-# A checkout of its own, so that nothing of this one is changed.
+# A checkout of its own, so that nothing of this one is changed. Patches say which switches they have.
 work=$out/checkout
 rm -rf "$work" && mkdir -p "$work/gates" || exit 2
-cp -r "$root/registry" "$work/" && cp -r "$root/gates/prompts" "$root/gates/fixtures.toml" "$work/gates/" || exit 2
+cp -r "$root/registry" "$root/patches" "$work/" && cp -r "$root/gates/prompts" "$root/gates/fixtures.toml" "$work/gates/" || exit 2
 for line in "${plan[@]}"; do
     read -r id _ <<<"$line"
     case $mode in
