@@ -26,7 +26,8 @@ const SMALL: [(&str, f64, f64); 5] = [
 ];
 const LARGE: [(&str, f64, f64); 2] = [("16 MiB", 128.0, 86.0), ("66 MiB", 512.0, 22.0)];
 
-const SWAP: [(&str, &str); 2] = [
+const SWAP: [(&str, &str); 3] = [
+    ("OPENCOTI_SPEC_CKPT_DEVICE", "1"),
     ("OPENCOTI_SPEC_CKPT_SWAP", "1"),
     ("OPENCOTI_SPEC_CKPT_SWAP_MIN", "0"),
 ];

@@ -15,7 +15,8 @@ use crate::real::root;
 
 pub const DEVICE: (&str, &str) = ("OPENCOTI_SPEC_CKPT_DEVICE", "1");
 pub const EXACT: (&str, &str) = ("OPENCOTI_SPEC_REPLAY_EXACT", "1");
-pub const SWAP: [(&str, &str); 2] = [
+pub const SWAP: [(&str, &str); 3] = [
+    ("OPENCOTI_SPEC_CKPT_DEVICE", "1"),
     ("OPENCOTI_SPEC_CKPT_SWAP", "1"),
     ("OPENCOTI_SPEC_CKPT_SWAP_MIN", "0"),
 ];
