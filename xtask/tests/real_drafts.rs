@@ -215,7 +215,7 @@ fn rows_that_are_handed_on_too_late_are_no_pass() {
     let args = [&["gate", "--gate", "planted-block-early"][..], &servers].concat();
     let output = xtask(dir, &args);
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("the server ended"), "{said}");
 }
 
