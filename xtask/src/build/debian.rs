@@ -56,7 +56,7 @@ pub fn ensure(
     if dir.is_dir() {
         return Ok(dir); // Another run was at it while we waited.
     }
-    clear_leftovers(parent)?;
+    crate::build::provision::clear_leftovers(parent, STAGING)?;
     ctx.sink
         .note(&format!("{why}: unpacking {names} into {}", dir.display()));
     let staging = tempfile::Builder::new()
@@ -143,17 +143,6 @@ fn mirrors(lookup: &dyn Lookup) -> Vec<String> {
         }
     }
     list
-}
-
-/// Removes what killed runs left. The caller holds the lock.
-fn clear_leftovers(parent: &Path) -> Result<()> {
-    for entry in fs_err::read_dir(parent)? {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(STAGING) {
-            fs_err::remove_dir_all(entry.path())?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -147,7 +147,7 @@ fn install(
             .join(" and "),
         ctx.project.show(dir)
     ));
-    clear_leftovers(parent)?;
+    clear_leftovers(parent, STAGING)?;
     let staging = tempfile::Builder::new()
         .prefix(STAGING)
         .tempdir_in(parent)?;
@@ -199,11 +199,11 @@ fn wheels(ctx: &Ctx, pip: &Path, pins: &str, staging: &Path, by_hand: &str) -> R
 /// Prefix of folders in which an installation is prepared.
 const STAGING: &str = ".installing-";
 
-/// Removes what killed runs left. The caller holds the lock.
-fn clear_leftovers(parent: &Path) -> Result<()> {
+/// Removes what killed runs left in folders of that prefix. The caller holds the lock.
+pub(super) fn clear_leftovers(parent: &Path, staging: &str) -> Result<()> {
     for entry in fs_err::read_dir(parent)? {
         let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(STAGING) {
+        if entry.file_name().to_string_lossy().starts_with(staging) {
             fs_err::remove_dir_all(entry.path())?;
         }
     }

@@ -114,7 +114,7 @@ pub fn run(ctx: &Ctx, args: BuildArgs) -> Result<Outcome> {
             let (force, gpus) = (args.force, gpus.clone());
             builds.push(match &**backend {
                 build_cuda::NAME => {
-                    build_cuda::build(ctx, lookup, &base, flavour, gpus, variant, force)?
+                    build::cuda::ensure(ctx, lookup, &base, flavour, gpus, variant, force)?
                 }
                 _ => build::ensure_with(ctx, lookup, &base, flavour, backend, variant, force)?,
             });

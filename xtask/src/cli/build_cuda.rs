@@ -2,14 +2,13 @@
 
 use serde_json::json;
 
-use crate::build::Build;
 use crate::build::cuda::{self, GpuWish, probe};
 use crate::build::lookup::Lookup;
 use crate::cli::{Outcome, Status};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::gate::artifacts::elf::Elf;
-use crate::model::{Base, Flavour, Variant};
+use crate::model::{Base, Flavour};
 
 /// The backend.
 pub const NAME: &str = "cuda";
@@ -45,19 +44,6 @@ impl CudaArgs {
         }
         Ok(gpus)
     }
-}
-
-/// Builds for CUDA.
-pub fn build(
-    ctx: &Ctx,
-    lookup: &dyn Lookup,
-    base: &Base,
-    flavour: Flavour,
-    gpus: Option<GpuWish>,
-    variant: Variant,
-    force: bool,
-) -> Result<Build> {
-    cuda::ensure(ctx, lookup, base, flavour, gpus, variant, force)
 }
 
 /// Runs `--probe`.

@@ -80,7 +80,7 @@ pub fn ensure(ctx: &Ctx, lookup: &dyn Lookup, wanted: &CudaTools, cc: &Path) -> 
     if dir.is_dir() {
         return Ok(root); // Another run was at it while we waited.
     }
-    clear_leftovers(parent)?;
+    provision::clear_leftovers(parent, STAGING)?;
     let staging = tempfile::Builder::new()
         .prefix(STAGING)
         .tempdir_in(parent)?;
@@ -322,17 +322,6 @@ fn stub_source(header: &str) -> String {
         .iter()
         .map(|name| format!("int {name}(void) {{ return 34; }}\n"));
     lines.collect()
-}
-
-/// Removes what killed runs left. The caller holds the lock.
-fn clear_leftovers(parent: &Path) -> Result<()> {
-    for entry in fs_err::read_dir(parent)? {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(STAGING) {
-            fs_err::remove_dir_all(entry.path())?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
