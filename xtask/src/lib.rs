@@ -21,8 +21,8 @@
 //! | [`symbols`] | what a C++ or CMake source declares and uses, and what of it differs between two trees |
 //! | [`sync`] | moving a series to another base, with a verdict for every hook |
 //! | [`exchange`] | patches in and out: mails, quilt folders, diffs |
-//! | [`lint`] | is the series in order? one rule, one file |
 //! | [`build`] | tools, CMake, ninja, stamps and build manifests |
+//! | [`lint`] | is the series in order? one rule, one file |
 //! | [`verify`] | is everything as recorded? asks lint, the tree and the builds |
 //! | [`fixture`] | tiny GGUF models, deterministic to the last byte |
 //! | [`stats`] | intervals and verdicts from what was measured |

@@ -208,3 +208,60 @@ fn every_command_is_in_the_reference() {
         );
     }
 }
+
+/// The modules that a piece of code names after `crate::`, also in braces.
+fn used(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let code = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
+    let code = code.collect::<Vec<_>>().join("\n");
+    for rest in code.split("crate::").skip(1) {
+        let list = match rest.strip_prefix('{') {
+            Some(inner) => inner.split('}').next().unwrap_or_default(),
+            None => rest,
+        };
+        for item in list.split(',') {
+            let word = item.trim_start();
+            let end = word.find(|c: char| c != '_' && !c.is_alphanumeric());
+            names.push(word[..end.unwrap_or(word.len())].to_owned());
+            if !rest.starts_with('{') {
+                break;
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn each_room_uses_those_above_it_and_none_below() {
+    let map = text(Path::new("xtask/src/lib.rs")).unwrap();
+    let rows = map.lines().filter_map(|line| line.strip_prefix("//! | [`"));
+    let rooms = rows.map(|row| row.split('`').next().unwrap().trim_start_matches("mod@"));
+    let rooms: Vec<&str> = rooms.collect();
+    assert!(rooms.len() > 25 && rooms.last() == Some(&"cli"));
+    let at = |name: &str| rooms.iter().position(|room| *room == name);
+    let (mut uses, mut wrong) = (0, Vec::new());
+    for path in files() {
+        let Ok(inside) = path.strip_prefix("xtask/src") else {
+            continue;
+        };
+        let name = inside.to_string_lossy().replace('\\', "/");
+        let room = name.split(['/', '.']).next().unwrap();
+        let Some(here) = at(room) else { continue };
+        if name.contains("tests") || !has_extension(&path, &["rs"]) {
+            continue;
+        }
+        // Tests may look around.
+        let source = text(&path).unwrap();
+        let source = source.split("#[cfg(test)]").next().unwrap();
+        for other in used(source).iter().filter_map(|name| at(name)) {
+            uses += 1;
+            if other > here {
+                wrong.push(format!("{name} uses {}", rooms[other]));
+            }
+        }
+    }
+    assert!(uses > 300, "only {uses} uses were seen");
+    assert!(wrong.is_empty(), "the map says otherwise: {wrong:#?}");
+}
