@@ -265,3 +265,31 @@ fn each_room_uses_those_above_it_and_none_below() {
     assert!(uses > 300, "only {uses} uses were seen");
     assert!(wrong.is_empty(), "the map says otherwise: {wrong:#?}");
 }
+
+#[test]
+fn the_readme_counts_what_each_patch_inserts() {
+    let hooks = text(Path::new("registry/hooks.toml")).unwrap();
+    let hooks: toml::Table = hooks.parse().unwrap();
+    let bases = text(Path::new("registry/upstreams.toml")).unwrap();
+    let bases: toml::Table = bases.parse().unwrap();
+    let mut counts = std::collections::BTreeMap::<&str, (i64, i64)>::new();
+    for hook in hooks["hook"].as_array().unwrap() {
+        // Lines in files that an earlier patch brought are no lines of upstream's.
+        let file = hook["file"].as_str().unwrap();
+        if hook["base"] == bases["default"] && !file.contains("/opencoti/") {
+            let count = counts.entry(hook["patch"].as_str().unwrap()).or_default();
+            count.0 += hook["inserted"].as_integer().unwrap();
+            count.1 += hook["deleted"].as_integer().unwrap();
+        }
+    }
+    assert!(counts.len() > 10);
+    let readme = text(Path::new("README.md")).unwrap();
+    for (patch, (inserted, deleted)) in counts {
+        let begin = format!("| `{patch}` |");
+        let rows = readme.lines().filter(|line| line.starts_with(&begin));
+        let rows: Vec<&str> = rows.collect();
+        assert_eq!(rows.len(), 1, "README.md: rows of {patch}: {rows:?}");
+        let end = format!("| {inserted} | {deleted} |");
+        assert!(rows[0].ends_with(&end), "{} should end with {end}", rows[0]);
+    }
+}
