@@ -27,9 +27,14 @@ pub struct Project {
 }
 
 impl Project {
-    /// A project at `root` with its shared cache at `cache`. Both are made absolute.
+    /// A project at `root` with its shared cache at `cache`. Both are made absolute, and `root` is
+    /// named without `..` and links, as CMake and compilers name it in what they write.
     pub fn new(root: &Path, cache: &Path) -> Result<Self> {
-        let root = std::path::absolute(root)?;
+        let root = match fs_err::canonicalize(root) {
+            Ok(root) => root,
+            // Then it is no checkout, which is said with the name that was given.
+            Err(_) => std::path::absolute(root)?,
+        };
         if !root.join("registry/upstreams.toml").is_file() {
             return Err(Error::usage(format!(
                 "{} is no checkout of this project: it has no registry/upstreams.toml",
@@ -189,6 +194,22 @@ pub fn suggest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>, what: &str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_root_has_one_name_however_it_was_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = fs_err::canonicalize(dir.path()).unwrap().join("real");
+        fs_err::create_dir_all(real.join("registry")).unwrap();
+        fs_err::create_dir(real.join("deep")).unwrap();
+        fs_err::write(real.join("registry/upstreams.toml"), "").unwrap();
+        std::os::unix::fs::symlink(&real, dir.path().join("link")).unwrap();
+        for given in ["real", "real/deep/..", "link", "link/deep/../.", "./real"] {
+            let project = Project::new(&dir.path().join(given), dir.path()).unwrap();
+            assert_eq!(project.root(), real, "{given}");
+        }
+        let missing = Project::new(&dir.path().join("none"), dir.path()).unwrap_err();
+        assert!(missing.to_string().contains("/none is no checkout"));
+    }
 
     #[test]
     fn what_stands_aside_shares_all_but_what_it_changes() {
