@@ -1,7 +1,7 @@
 //! Whether the two servers are what the comparison takes them for. A gate that compares a
 //! build with itself, or a stale one, passes by accident.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -9,10 +9,13 @@ use crate::build::{self, Build, provenance};
 use crate::error::{Error, Result, ResultExt};
 use crate::gate::client::Client;
 use crate::gate::device::Device;
-use crate::gate::remote;
-use crate::gate::server::{is_library, is_program};
-use crate::model::{Artifact, Digest, Flavour, Provenance, SWITCH_PREFIX, SideStamp};
-use crate::project::suggest;
+use crate::gate::server::is_library;
+use crate::model::{Artifact, Digest, Flavour, Provenance, SideStamp};
+pub use distinct::{indistinct, undeclared};
+use loaded::Loaded;
+
+mod distinct;
+mod loaded;
 
 /// One of the two servers that are compared.
 #[derive(Debug)]
@@ -35,8 +38,8 @@ pub struct Side {
     pub device: Option<Device>,
     /// How that device called itself when it ran.
     ran_on: Mutex<Option<String>>,
-    /// Libraries and programs that were seen loaded, real paths.
-    loaded: Mutex<BTreeSet<PathBuf>>,
+    /// Libraries and programs that were seen loaded.
+    loaded: Mutex<Loaded>,
     /// The build that its stamps name, where they were asked for.
     stamped: Option<Provenance>,
 }
@@ -212,7 +215,7 @@ impl Side {
             let dir = self.dir.display();
             return Err(mismatch(format!("{dir}/{first}")));
         }
-        Ok(())
+        self.check_elsewhere()
     }
 
     /// Fails unless every recorded file carries a stamp that holds, and all are of one build: for a
@@ -267,50 +270,6 @@ impl Side {
             .collect()
     }
 
-    /// Takes note of what a running server has loaded. A build must load only its own
-    /// libraries: a search path of the user can make two builds load the same ones.
-    pub fn check_loaded(&self, loaded: &BTreeSet<PathBuf>) -> Result<()> {
-        let mut seen = self.loaded.lock().unwrap_or_else(|lock| lock.into_inner());
-        if loaded.iter().all(|path| seen.contains(path)) {
-            return Ok(());
-        }
-        if self.built {
-            let own = self.own_files();
-            if let Some(foreign) = loaded.iter().find(|path| !own.contains(*path)) {
-                if foreign.to_string_lossy().ends_with(" (deleted)") {
-                    return Err(Error::finding(format!(
-                        "{} was replaced while it was compared",
-                        foreign.to_string_lossy().trim_end_matches(" (deleted)")
-                    ))
-                    .hint("run the same command again once no other command builds"));
-                }
-                return Err(Error::finding(format!(
-                    "{} has loaded {}, which is no recorded file of its build",
-                    self.program.display(),
-                    foreign.display()
-                ))
-                .hint("unset LD_LIBRARY_PATH and LD_PRELOAD, or rebuild"));
-            }
-        }
-        // What a server by path loads from elsewhere is asked where it comes from, as what lies beside it.
-        if let Some(stamped) = self.stamped.as_ref().filter(|_| !self.built) {
-            let own = self.own_files();
-            for path in loaded.iter().filter(|path| !own.contains(*path)) {
-                let found = provenance::require(path)
-                    .context(|| format!("{} has loaded it", self.program.display()))?;
-                if found.is_some_and(|found| !found.is_of_the_build_of(stamped)) {
-                    return Err(mismatch(format!(
-                        "{} has loaded {}, which is stamped as being of another build",
-                        self.program.display(),
-                        path.display()
-                    )));
-                }
-            }
-        }
-        seen.extend(loaded.iter().cloned());
-        Ok(())
-    }
-
     /// Takes note of the device that a server's `log` proves to have run. That it did not, or that
     /// it was another one than before, is a finding.
     pub fn check_device(&self, log: &str) -> Result<()> {
@@ -333,125 +292,9 @@ impl Side {
         let mut stamp = self.stamp.clone();
         let ran_on = self.ran_on.lock().unwrap_or_else(|lock| lock.into_inner());
         stamp.device = ran_on.clone();
-        let own = self.own_files();
-        for path in self.loaded() {
-            if !own.contains(&path) {
-                stamp.artifacts.push(artifact(&path, &self.dir)?);
-            }
-        }
+        stamp.artifacts.extend(self.loaded_elsewhere());
         Ok(stamp)
     }
-
-    /// Real paths of the recorded files.
-    fn own_files(&self) -> BTreeSet<PathBuf> {
-        (self.stamp.artifacts.iter())
-            .filter_map(|artifact| self.dir.join(&artifact.path).canonicalize().ok())
-            .collect()
-    }
-
-    /// Digests of what was seen loaded; empty where one of them cannot be read.
-    fn loaded_digests(&self) -> BTreeSet<Digest> {
-        let known: BTreeMap<PathBuf, Digest> = (self.stamp.artifacts.iter())
-            .filter_map(|artifact| {
-                let path = self.dir.join(&artifact.path).canonicalize().ok()?;
-                Some((path, artifact.identity()))
-            })
-            .collect();
-        let digest = |path: &PathBuf| match known.get(path) {
-            Some(digest) => Some(*digest),
-            None => Digest::of_file(path).ok(),
-        };
-        let loaded = self.loaded();
-        let digests = loaded.iter().map(digest).collect::<Option<_>>();
-        digests.unwrap_or_default()
-    }
-
-    fn loaded(&self) -> BTreeSet<PathBuf> {
-        let seen = self.loaded.lock().unwrap_or_else(|lock| lock.into_inner());
-        seen.clone()
-    }
-}
-
-/// Why comparing these two says nothing, where it does not: they are the same thing. Asked
-/// after the run, when it is known what was loaded.
-pub fn indistinct(baseline: &Side, candidate: &Side) -> Option<String> {
-    if let (Some(left), Some(right)) = (&baseline.running, &candidate.running) {
-        return remote::is_same(&left.address, &right.address).then(|| {
-            "baseline and candidate are the very same running server: the candidate was not \
-             compared with anything else"
-                .to_owned()
-        });
-    }
-    // What a running server has loaded is not known.
-    if baseline.running.is_some() || candidate.running.is_some() {
-        return None;
-    }
-    if effective(&baseline.env) != effective(&candidate.env) {
-        return None;
-    }
-    let files = |side: &Side| -> BTreeSet<Digest> {
-        let artifacts = side.stamp.artifacts.iter();
-        artifacts.map(Artifact::identity).collect()
-    };
-    if files(baseline) == files(candidate) {
-        return Some(
-            "baseline and candidate are the very same files with the same environment: \
-             the candidate was not compared with anything else"
-                .to_owned(),
-        );
-    }
-    let shared: Vec<String> = (baseline.loaded().intersection(&candidate.loaded()))
-        .filter(|path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with("libllama") || is_program(&name)
-        })
-        .map(|path| path.display().to_string())
-        .collect();
-    if !shared.is_empty() {
-        return Some(format!("both servers have loaded {}", shared.join(", ")));
-    }
-    let (left, right) = (baseline.loaded_digests(), candidate.loaded_digests());
-    if !left.is_empty() && left == right {
-        return Some(
-            "what both servers have loaded are the very same bytes: the files beside them that \
-             differ were not run"
-                .to_owned(),
-        );
-    }
-    None
-}
-
-/// An environment without the switches that are set to off: empty, or `0`.
-fn effective(env: &BTreeMap<String, String>) -> BTreeMap<&String, &String> {
-    let is_off = |name: &str, value: &str| {
-        name.starts_with(SWITCH_PREFIX) && (value.is_empty() || value == "0")
-    };
-    env.iter()
-        .filter(|(name, value)| !is_off(name, value))
-        .collect()
-}
-
-/// So many wrong letters still make a variable a misspelt switch.
-const MISSPELT: usize = 3;
-
-/// Why switching says nothing, where a side sets a variable that no patch listens to: with a
-/// misspelt switch, off would be compared with off. `declared` are the series' switches.
-pub fn undeclared(sides: &[&Side], declared: &[String]) -> Option<String> {
-    let mut set = sides.iter().flat_map(|side| side.env.keys());
-    // A slip can be in the prefix too, or in the case.
-    let is_near = |name: &str, switch: &String| {
-        strsim::damerau_levenshtein(&name.to_uppercase(), switch) <= MISSPELT
-    };
-    let unknown = set.find(|name| {
-        let looks_like = name.to_uppercase().starts_with(SWITCH_PREFIX)
-            || declared.iter().any(|switch| is_near(name, switch));
-        looks_like && !declared.contains(name)
-    })?;
-    let near = suggest(unknown, declared.iter().map(String::as_str), "switches");
-    Some(format!(
-        "no patch of the series declares the switch {unknown}, so that nothing was switched \
-         ({near})"
-    ))
 }
 
 fn show_env(env: &BTreeMap<String, String>) -> Vec<String> {

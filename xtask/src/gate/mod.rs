@@ -4,7 +4,9 @@
 //! | --- | --- |
 //! | `choose` | which gates run where none is named |
 //! | `definition`, `prompts` | `gates/*.toml` into plans, fully checked |
-//! | `identity` | is each side the build that it is taken for? |
+//! | `identity` | is each side the build that it is taken for, and are they two? |
+//! | `held` | does a file stay what it was? |
+//! | `switches` | does a side know the switches that it sets? |
 //! | `device` | what a side computes on: chosen, and proven |
 //! | `effect` | whether the switches of a side did anything |
 //! | `sides` | the servers of a run: builds, programs, running servers |
@@ -48,6 +50,7 @@ pub mod drafts;
 mod driver;
 pub mod effect;
 pub mod goldens;
+mod held;
 pub mod identity;
 pub mod integrity;
 pub mod logits;

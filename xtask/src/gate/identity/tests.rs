@@ -1,5 +1,7 @@
 //! Sides that are what they should be, and sides that are not.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::Kind;
 use crate::model::{BuildManifest, PatchSetStamp};
@@ -196,4 +198,38 @@ fn named_servers_that_load_one_library_are_no_comparison() {
     assert!(reason.contains("both servers have loaded"), "{reason}");
     let error = Side::of_path(dir.path(), BTreeMap::new()).unwrap_err();
     assert_eq!(error.kind(), Kind::Usage);
+}
+
+#[test]
+fn what_is_loaded_from_elsewhere_must_stay_what_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("llama-server");
+    fs_err::write(&program, "server").unwrap();
+    let library = dir.path().join("libllama.so");
+    let loaded = BTreeSet::from([library.clone()]);
+    let side = || Side::of_path(&program, BTreeMap::new()).unwrap();
+    // It lies beside the program only from now on, and so is none of the recorded files.
+    let (between, after, whole) = (side(), side(), side());
+    fs_err::write(&library, "one").unwrap();
+    for side in [&between, &after, &whole] {
+        side.check_loaded(&loaded).unwrap();
+        side.check_loaded(&loaded).unwrap();
+        side.check_files().unwrap();
+    }
+    let stamp = whole.final_stamp().unwrap();
+    assert_eq!(stamp.artifacts[1].sha256, Digest::of(b"one"));
+    fs_err::write(&library, "two").unwrap();
+    for error in [
+        between.check_loaded(&loaded).unwrap_err(),
+        after.check_files().unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), Kind::Finding);
+        assert!(error.to_string().contains("libllama.so was replaced"), "{error}");
+    }
+    // The record says what ran first.
+    let stamp = whole.final_stamp().unwrap();
+    assert_eq!(stamp.artifacts[1].sha256, Digest::of(b"one"));
+    let gone = BTreeSet::from([PathBuf::from("/x/libllama.so (deleted)")]);
+    let error = side().check_loaded(&gone).unwrap_err();
+    assert!(error.to_string().contains("/x/libllama.so was replaced"), "{error}");
 }

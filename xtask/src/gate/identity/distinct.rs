@@ -1,0 +1,91 @@
+//! Whether two sides are two things, and whether what is switched is a switch.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Side;
+use crate::gate::remote;
+use crate::gate::server::is_program;
+use crate::model::{Artifact, Digest, SWITCH_PREFIX};
+use crate::project::suggest;
+
+/// Why comparing these two says nothing, where it does not: they are the same thing. Asked
+/// after the run, when it is known what was loaded.
+pub fn indistinct(baseline: &Side, candidate: &Side) -> Option<String> {
+    if let (Some(left), Some(right)) = (&baseline.running, &candidate.running) {
+        return remote::is_same(&left.address, &right.address).then(|| {
+            "baseline and candidate are the very same running server: the candidate was not \
+             compared with anything else"
+                .to_owned()
+        });
+    }
+    // What a running server has loaded is not known.
+    if baseline.running.is_some() || candidate.running.is_some() {
+        return None;
+    }
+    if effective(&baseline.env) != effective(&candidate.env) {
+        return None;
+    }
+    let files = |side: &Side| -> BTreeSet<Digest> {
+        let artifacts = side.stamp.artifacts.iter();
+        artifacts.map(Artifact::identity).collect()
+    };
+    if files(baseline) == files(candidate) {
+        return Some(
+            "baseline and candidate are the very same files with the same environment: \
+             the candidate was not compared with anything else"
+                .to_owned(),
+        );
+    }
+    let shared: Vec<String> = (baseline.loaded().intersection(&candidate.loaded()))
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("libllama") || is_program(&name)
+        })
+        .map(|path| path.display().to_string())
+        .collect();
+    if !shared.is_empty() {
+        return Some(format!("both servers have loaded {}", shared.join(", ")));
+    }
+    let (left, right) = (baseline.loaded_digests(), candidate.loaded_digests());
+    if !left.is_empty() && left == right {
+        return Some(
+            "what both servers have loaded are the very same bytes: the files beside them that \
+             differ were not run"
+                .to_owned(),
+        );
+    }
+    None
+}
+
+/// An environment without the switches that are set to off: empty, or `0`.
+fn effective(env: &BTreeMap<String, String>) -> BTreeMap<&String, &String> {
+    let is_off = |name: &str, value: &str| {
+        name.starts_with(SWITCH_PREFIX) && (value.is_empty() || value == "0")
+    };
+    env.iter()
+        .filter(|(name, value)| !is_off(name, value))
+        .collect()
+}
+
+/// So many wrong letters still make a variable a misspelt switch.
+const MISSPELT: usize = 3;
+
+/// Why switching says nothing, where a side sets a variable that no patch listens to: with a
+/// misspelt switch, off would be compared with off. `declared` are the series' switches.
+pub fn undeclared(sides: &[&Side], declared: &[String]) -> Option<String> {
+    let mut set = sides.iter().flat_map(|side| side.env.keys());
+    // A slip can be in the prefix too, or in the case.
+    let is_near = |name: &str, switch: &String| {
+        strsim::damerau_levenshtein(&name.to_uppercase(), switch) <= MISSPELT
+    };
+    let unknown = set.find(|name| {
+        let looks_like = name.to_uppercase().starts_with(SWITCH_PREFIX)
+            || declared.iter().any(|switch| is_near(name, switch));
+        looks_like && !declared.contains(name)
+    })?;
+    let near = suggest(unknown, declared.iter().map(String::as_str), "switches");
+    Some(format!(
+        "no patch of the series declares the switch {unknown}, so that nothing was switched \
+         ({near})"
+    ))
+}
