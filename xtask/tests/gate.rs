@@ -391,10 +391,29 @@ refuses = ["has no * effect"]
 aside = ["several slots"]
 "#;
 
+/// Off equals off: nothing of a server that carries no stamp tells, but that it does not hold the name.
+#[test]
+fn a_switch_that_the_server_does_not_know_is_no_pass() {
+    let gate = |before: &str| {
+        let mut setup = setup_with("good", "good", before);
+        setup.candidate = setup.baseline.clone();
+        let side = "candidate = { build = \"patched\", env = { OPENCOTI_NOBODYS = \"1\" } }";
+        let text = DEFINITION.replace("title =", &format!("{side}\ntitle ="));
+        std::fs::write(setup.dir.path().join("gates/same.toml"), text).unwrap();
+        setup.run(&["--quick", "--gate", "same"])
+    };
+    let (code, text) = gate("");
+    assert_eq!(code, 3, "{text}");
+    let words = "the candidate sets OPENCOTI_NOBODYS, and neither its program nor a library";
+    assert!(text.contains(words) && text.contains("nothing was switched"), "{text}");
+    let (code, text) = gate("# OPENCOTI_NOBODYS");
+    assert_eq!(code, 0, "{text}");
+}
+
 /// Off equals off: only the log tells that a switch was refused.
 #[test]
 fn a_switch_that_is_refused_is_no_pass() {
-    let setup = setup("good", "good");
+    let setup = setup_with("good", "good", "# OPENCOTI_SAY");
     let path = |name: &str| setup.dir.path().join(name);
     std::fs::create_dir_all(path("patches/say")).unwrap();
     std::fs::write(path("patches/say/patch.toml"), SAY).unwrap();

@@ -67,6 +67,7 @@ pub mod server;
 pub mod session;
 mod sides;
 pub mod store;
+mod switches;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -428,11 +429,12 @@ fn run_one(
     candidate.check_files()?;
     // Where nothing is run, nothing can be run on the same thing twice.
     let runs = definition.model != ModelSource::None;
+    let nothing = match runs {
+        true => void(sides, definition, &baseline, &candidate)?,
+        false => None,
+    };
     let reason = (found.skipped.clone())
-        .or_else(|| {
-            runs.then(|| void(sides, definition, &baseline, &candidate))
-                .flatten()
-        })
+        .or(nothing)
         .or_else(|| runner.doubt());
     let verdict = match (&reason, found.verdict()) {
         (_, Verdict::Fail) => Verdict::Fail,

@@ -17,10 +17,11 @@ use crate::gate::effect::Effects;
 use crate::gate::identity::{self, Side};
 use crate::gate::missing::Ready;
 use crate::gate::remote::{self, Address};
+use crate::gate::switches;
 use crate::gate::work::Origin;
 use crate::model::{
     Base, BuildManifest, ChashGate, Digest, Flavour, GateBackend, PatchManifest, PatchSetStamp,
-    SWITCH_PREFIX, SideDefinition, Variant, read_toml,
+    SideDefinition, Variant, read_toml,
 };
 use crate::patchset::{Patch, Series};
 use crate::vendor::Pristine;
@@ -431,49 +432,26 @@ fn other_flavour(definition: &SideDefinition, side: &Side) -> Option<String> {
     })
 }
 
-/// Why a switch of a server by path switched nothing: none of the patches that its stamp names declares
-/// it.
-fn unknown_switch(patches: &[PatchManifest], name: &str, side: &Side) -> Option<String> {
-    // What carries no stamp says nothing of its patches.
-    if side.is_built() || side.stamp.source.is_none() {
-        return None;
-    }
-    let carried = side.stamp.patchset.as_ref();
-    let carries = |id: &String| carried.is_some_and(|set| set.patches.contains(id));
-    let declares = |switch: &String| {
-        let own = patches.iter().filter(|patch| carries(&patch.id));
-        own.flat_map(|patch| &patch.switches)
-            .any(|known| known == switch)
-    };
-    let set = (side.env.iter())
-        .filter(|(switch, value)| {
-            switch.starts_with(SWITCH_PREFIX) && !value.is_empty() && *value != "0"
-        })
-        .find(|(switch, _)| !declares(switch));
-    set.map(|(switch, _)| {
-        format!(
-            "the {name} sets {switch}, which none of the patches that its stamp names declares, so that \
-             nothing was switched"
-        )
-    })
-}
-
 /// Why the two sides are no comparison, whatever their tokens are.
 pub fn void(
     sides: &Sides<'_>,
     gate: &ChashGate,
     baseline: &Side,
     candidate: &Side,
-) -> Option<String> {
+) -> Result<Option<String>> {
     // A baseline may be another patched build, to which this one is compared. But a candidate without
     // patches says nothing of them.
     if let Some(what) = other_flavour(&gate.candidate, candidate) {
-        return Some(format!("the candidate {what}: that one was not judged"));
+        let what = format!("the candidate {what}: that one was not judged");
+        return Ok(Some(what));
     }
     for (name, side) in [("baseline", baseline), ("candidate", candidate)] {
-        let unknown = unknown_switch(&sides.patches, name, side);
+        let unknown = match switches::undeclared(&sides.patches, name, side) {
+            None => switches::absent(name, side)?,
+            unknown => unknown,
+        };
         if unknown.is_some() {
-            return unknown;
+            return Ok(unknown);
         }
     }
     // What another server listens to is not known.
@@ -482,67 +460,21 @@ pub fn void(
         .filter(|side| sides.are_built() && side.is_built())
         .collect();
     let unknown = identity::undeclared(&built, &sides.switches);
-    unknown
-        .or_else(|| identity::indistinct(baseline, candidate))
-        .map(|reason| match sides.dropped() {
-            [] => reason,
-            dropped if baseline.env == candidate.env => format!(
-                "{reason} (without the switches of patches that are not applied: {})",
-                dropped.join(", ")
-            ),
-            _ => reason,
-        })
+    let found = unknown.or_else(|| identity::indistinct(baseline, candidate));
+    Ok(found.map(|reason| match sides.dropped() {
+        [] => reason,
+        dropped if baseline.env == candidate.env => format!(
+            "{reason} (without the switches of patches that are not applied: {})",
+            dropped.join(", ")
+        ),
+        _ => reason,
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::toy::Toy;
-
-    fn by_path(dir: &Path, flavour: Option<Flavour>, patches: &[&str], set: &[&str]) -> Side {
-        let program = dir.join("llama-server");
-        std::fs::write(&program, "x").unwrap();
-        let env = (set.iter()).map(|name| ((*name).to_owned(), "1".to_owned()));
-        let mut side = Side::of_path(&program, env.collect()).unwrap();
-        side.stamp.flavour = flavour;
-        side.stamp.source = flavour.map(|_| Digest::of(b"source"));
-        side.stamp.patchset = (!patches.is_empty()).then(|| PatchSetStamp {
-            id: Digest::of(b"set"),
-            patches: patches.iter().map(|id| (*id).to_owned()).collect(),
-        });
-        side
-    }
-
-    #[test]
-    fn a_switch_of_a_server_by_path_is_held_against_its_stamp() {
-        let dir = tempfile::tempdir().unwrap();
-        let patch = |id: &str, switch: &str| -> PatchManifest {
-            toml::from_str(&format!(
-                "schema = 1\nid = \"{id}\"\ntitle = \"T\"\npurpose = \"P\"\nswitches = [\"{switch}\"]"
-            ))
-            .unwrap()
-        };
-        let patches = [patch("one", "OPENCOTI_ONE"), patch("two", "OPENCOTI_TWO")];
-        let found = |flavour, carried: &[&str], set: &[&str]| {
-            unknown_switch(
-                &patches,
-                "candidate",
-                &by_path(dir.path(), flavour, carried, set),
-            )
-        };
-        let patched = Some(Flavour::Patched);
-        assert_eq!(found(patched, &["one"], &["OPENCOTI_ONE", "OTHER"]), None);
-        for (flavour, carried, set) in [
-            (patched, &["one"][..], "OPENCOTI_TWO"),
-            (patched, &["one", "two"], "OPENCOTI_THREE"),
-            (Some(Flavour::Vanilla), &[], "OPENCOTI_ONE"),
-        ] {
-            let what = found(flavour, carried, &[set]).unwrap();
-            assert!(what.contains(set) && what.contains("candidate"), "{what}");
-        }
-        // Nothing is known of what carries no stamp.
-        assert_eq!(found(None, &[], &["OPENCOTI_ONE"]), None);
-    }
 
     #[test]
     fn a_flavour_is_held_against_the_definition() {
@@ -551,11 +483,18 @@ mod tests {
             build: Some(flavour),
             ..Default::default()
         };
-        let vanilla = by_path(dir.path(), Some(Flavour::Vanilla), &[], &[]);
+        let by_path = |flavour| {
+            let program = dir.path().join("llama-server");
+            std::fs::write(&program, "x").unwrap();
+            let mut side = Side::of_path(&program, BTreeMap::new()).unwrap();
+            side.stamp.flavour = flavour;
+            side
+        };
+        let vanilla = by_path(Some(Flavour::Vanilla));
         assert_eq!(other_flavour(&wanted(Flavour::Vanilla), &vanilla), None);
         let what = other_flavour(&wanted(Flavour::Patched), &vanilla).unwrap();
         assert!(what.contains("stamped as a vanilla build"), "{what}");
-        let unknown = by_path(dir.path(), None, &[], &[]);
+        let unknown = by_path(None);
         assert_eq!(other_flavour(&wanted(Flavour::Patched), &unknown), None);
     }
 

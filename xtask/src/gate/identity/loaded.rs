@@ -139,10 +139,14 @@ impl Side {
         seen.files.keys().cloned().collect()
     }
 
-    /// Files that its servers may run: the recorded ones, and what was seen loaded.
-    pub fn all_files(&self) -> BTreeSet<PathBuf> {
-        let mut files = self.own_files();
-        files.extend(self.loaded());
+    /// Files that its servers run, as far as that is known: the program and what was seen loaded. Where nothing
+    /// was, all that is recorded.
+    pub fn run_files(&self) -> BTreeSet<PathBuf> {
+        let mut files = self.loaded();
+        if files.is_empty() {
+            return self.own_files();
+        }
+        files.extend(self.program.canonicalize().ok());
         files
     }
 }

@@ -1,0 +1,141 @@
+//! Whether a side knows the switches that it sets: one that does not compares off with off, and passes.
+
+use std::collections::BTreeSet;
+
+use crate::error::Result;
+use crate::gate::identity::Side;
+use crate::model::{PatchManifest, SWITCH_PREFIX};
+
+/// The switches of a side that are on, whatever the case of their first letters.
+fn on(side: &Side) -> impl Iterator<Item = &String> {
+    let set = side.env.iter().filter(|(switch, value)| {
+        switch.to_uppercase().starts_with(SWITCH_PREFIX) && !value.is_empty() && *value != "0"
+    });
+    set.map(|(switch, _)| switch)
+}
+
+/// Why a switch of a server by path switched nothing: none of the patches that its stamp names declares
+/// it.
+pub fn undeclared(patches: &[PatchManifest], name: &str, side: &Side) -> Option<String> {
+    // What carries no stamp says nothing of its patches.
+    if side.is_built() || side.stamp.source.is_none() {
+        return None;
+    }
+    let carried = side.stamp.patchset.as_ref();
+    let carries = |id: &String| carried.is_some_and(|set| set.patches.contains(id));
+    let declares = |switch: &String| {
+        let own = patches.iter().filter(|patch| carries(&patch.id));
+        own.flat_map(|patch| &patch.switches)
+            .any(|known| known == switch)
+    };
+    let mut set = on(side);
+    set.find(|switch| !declares(switch)).map(|switch| {
+        format!(
+            "the {name} sets {switch}, which none of the patches that its stamp names declares, so that \
+             nothing was switched"
+        )
+    })
+}
+
+/// Why a switch switched nothing: no file of the side holds its name, and so none can ask for it. Asked after the
+/// run, when it is known what was loaded.
+pub fn absent(name: &str, side: &Side) -> Result<Option<String>> {
+    let mut missing: BTreeSet<&String> = on(side).collect();
+    if side.running.is_some() || missing.is_empty() {
+        return Ok(None);
+    }
+    for file in side.run_files() {
+        let bytes = fs_err::read(&file)?;
+        missing.retain(|switch| !holds(&bytes, switch));
+        if missing.is_empty() {
+            return Ok(None);
+        }
+    }
+    let switch = missing.into_iter().next();
+    Ok(switch.map(|switch| {
+        format!(
+            "the {name} sets {switch}, and neither its program nor a library that it has loaded holds that name: \
+             nothing was switched"
+        )
+    }))
+}
+
+/// Whether `bytes` hold this name, and not only a longer one that begins with it.
+fn holds(bytes: &[u8], name: &str) -> bool {
+    let is_part = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
+    memchr::memmem::find_iter(bytes, name.as_bytes())
+        .any(|at| !bytes.get(at + name.len()).is_some_and(is_part))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::model::{Digest, Flavour, PatchSetStamp};
+
+    fn by_path(dir: &Path, flavour: Option<Flavour>, patches: &[&str], set: &[&str]) -> Side {
+        let program = dir.join("llama-server");
+        std::fs::write(&program, "x").unwrap();
+        let env = (set.iter()).map(|name| ((*name).to_owned(), "1".to_owned()));
+        let mut side = Side::of_path(&program, env.collect()).unwrap();
+        side.stamp.flavour = flavour;
+        side.stamp.source = flavour.map(|_| Digest::of(b"source"));
+        side.stamp.patchset = (!patches.is_empty()).then(|| PatchSetStamp {
+            id: Digest::of(b"set"),
+            patches: patches.iter().map(|id| (*id).to_owned()).collect(),
+        });
+        side
+    }
+
+    #[test]
+    fn a_switch_of_a_server_by_path_is_held_against_its_stamp() {
+        let dir = tempfile::tempdir().unwrap();
+        let patch = |id: &str, switch: &str| -> PatchManifest {
+            toml::from_str(&format!(
+                "schema = 1\nid = \"{id}\"\ntitle = \"T\"\npurpose = \"P\"\nswitches = [\"{switch}\"]"
+            ))
+            .unwrap()
+        };
+        let patches = [patch("one", "OPENCOTI_ONE"), patch("two", "OPENCOTI_TWO")];
+        let found = |flavour, carried: &[&str], set: &[&str]| {
+            undeclared(
+                &patches,
+                "candidate",
+                &by_path(dir.path(), flavour, carried, set),
+            )
+        };
+        let patched = Some(Flavour::Patched);
+        assert_eq!(found(patched, &["one"], &["OPENCOTI_ONE", "OTHER"]), None);
+        for (flavour, carried, set) in [
+            (patched, &["one"][..], "OPENCOTI_TWO"),
+            (patched, &["one", "two"], "OPENCOTI_THREE"),
+            (Some(Flavour::Vanilla), &[], "OPENCOTI_ONE"),
+        ] {
+            let what = found(flavour, carried, &[set]).unwrap();
+            assert!(what.contains(set) && what.contains("candidate"), "{what}");
+        }
+        // Nothing is known of what carries no stamp.
+        assert_eq!(found(None, &[], &["OPENCOTI_ONE"]), None);
+    }
+
+    #[test]
+    fn a_switch_that_no_file_names_switches_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("llama-server");
+        let said = |set: &[(&str, &str)]| {
+            let env = set.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+            absent("candidate", &Side::of_path(&program, env.collect()).unwrap()).unwrap()
+        };
+        std::fs::write(&program, b"\0OPENCOTI_ONE_MORE\0OPENCOTI_TWO\0").unwrap();
+        let what = said(&[("OPENCOTI_TWO", "1"), ("OPENCOTI_ONE", "1")]).unwrap();
+        assert!(what.contains("candidate sets OPENCOTI_ONE,"), "{what}");
+        assert!(said(&[("opencoti_two", "1")]).is_some());
+        for known in [("OPENCOTI_TWO", "1"), ("OPENCOTI_ONE", "0"), ("OPENCOTI_ONE", ""), ("OTHER", "1")] {
+            assert_eq!(said(&[known]), None, "{known:?}");
+        }
+        // A library beside it may be what asks.
+        std::fs::write(dir.path().join("libllama.so"), b"OPENCOTI_ONE").unwrap();
+        assert_eq!(said(&[("OPENCOTI_ONE", "1")]), None);
+    }
+}
