@@ -349,6 +349,21 @@ fn a_host_that_cannot_be_used_is_named_and_the_others_go_on() {
         let problem = ran.problem(host);
         assert!(problem.contains(word), "{host}: {problem}");
     }
+    // Each of them stands in the report, and no page of an older run is left.
+    assert_eq!(ran.json["data"]["runs"].as_array().unwrap().len(), 6);
+    let page = setup.path("check out/target/gate/report.html");
+    let says = |words: &str| {
+        let text = fs::read_to_string(&page).unwrap_or_default();
+        assert!(text.contains(words), "{words}: {text}");
+    };
+    says("<h1>inconclusive</h1>");
+    fs::write(&page, "<h1>pass</h1>").unwrap();
+    fs::write(page.with_extension("md"), "# Gates: PASS").unwrap();
+    let ran = setup.gate(&["--host", "closed", "--gate", "a-good"]).ends(2);
+    assert_eq!(ran.json["data"]["runs"].as_array().unwrap().len(), 1);
+    says("<h1>inconclusive</h1>");
+    says("closed");
+    assert!(!page.with_extension("md").exists());
 
     // Machines that what was built here cannot run on: before anything is copied.
     setup.hosts(&[setup.host("near", "")]);

@@ -297,17 +297,23 @@ fn latest(dir: &Path, gate: &str) -> PathBuf {
 }
 
 fn forget(dir: &Path, plans: &[Plan]) -> Result<()> {
-    let mut old = vec![dir.join("report.md"), dir.join("report.html")];
     for plan in plans {
-        old.push(latest(dir, &plan.common().definition.id));
+        remove(&latest(dir, &plan.common().definition.id))?;
     }
-    for path in old {
-        match fs_err::remove_file(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
+    forget_reports(dir)
+}
+
+/// Removes what an older run says for people in `dir`, the folder of gates.
+pub fn forget_reports(dir: &Path) -> Result<()> {
+    remove(&dir.join("report.md"))?;
+    remove(&dir.join("report.html"))
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match fs_err::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn host() -> HostStamp {

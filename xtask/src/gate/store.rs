@@ -188,6 +188,15 @@ impl Store {
 }
 
 impl Writer {
+    /// Says afterwards what the machine is, which nobody knew when the run began.
+    pub fn on(&mut self, host: HostStamp) -> Result<()> {
+        let file = self.dir.join(RUN);
+        let mut run: RunRecord = crate::model::read_json(&file)?;
+        self.stamp.host = host;
+        run.run = self.stamp.clone();
+        write_json(&file, &run)
+    }
+
     /// Says afterwards that some of the planned gates could not run where they were to run.
     pub fn skip(&self, skipped: &[SkippedGate]) -> Result<()> {
         let file = self.dir.join(RUN);

@@ -125,6 +125,8 @@ pub fn run(ctx: &Ctx, request: &Request, hosts: &[Host], command: &str) -> Resul
     for host in hosts {
         tasks.push(task(ctx, request, host).context(|| format!("host {}", host.name))?);
     }
+    // A run that breaks off must not leave an older run's verdict to be read as its own.
+    gate::forget_reports(&ctx.project.gate_dir())?;
     let mut kit = prepare(ctx, &base, &mut tasks)?;
     let mut ready = Vec::new();
     for task in &tasks {

@@ -8,14 +8,14 @@ use crate::Kind;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::gate::Request;
-use crate::gate::store::{Intent, Store};
+use crate::gate::store::{Intent, Store, Writer};
 use crate::hosts::kit::Kit;
 use crate::hosts::matrix::{Cell, OneHost, State};
 use crate::hosts::probe::{Facts, Needs};
 use crate::hosts::script::{self, MARK};
 use crate::hosts::ssh::{Ended, Limits, Remote};
 use crate::hosts::{Task, bring};
-use crate::model::{Digest, Host};
+use crate::model::{Digest, Host, HostStamp};
 
 /// A running `run.sh` says something every two seconds.
 const SILENT: Duration = Duration::from_secs(60);
@@ -66,11 +66,7 @@ impl Run<'_> {
     pub fn host(&self, task: &Task, needs: &Needs) -> OneHost {
         let begun = Instant::now();
         let mut one = OneHost::new(task);
-        if task.plans.is_empty() {
-            one.state = State::Done;
-            return one;
-        }
-        if let Err(error) = self.steps(task, needs, &mut one) {
+        if let Err(error) = self.all(task, needs, &mut one) {
             if error.kind() != Kind::Interrupted {
                 self.ctx.sink.warn(&format!("host {}: {error}", one.name));
             }
@@ -80,11 +76,44 @@ impl Run<'_> {
         one
     }
 
-    fn steps(&self, task: &Task, needs: &Needs, one: &mut OneHost) -> Result<()> {
+    /// The run is begun before the host is asked anything: of one that cannot be reached, gates without a record
+    /// must stand in every report, and not nothing.
+    fn all(&self, task: &Task, needs: &Needs, one: &mut OneHost) -> Result<()> {
+        let mut writer = Store::below(&self.ctx.project.gate_dir()).begin(Intent {
+            command: self.command.to_owned(),
+            quick: task.quick,
+            named: task.named,
+            gates: (task.plans.iter())
+                .map(|plan| plan.common().definition.id.clone())
+                .collect(),
+            skipped: task.skipped.clone(),
+            host: HostStamp {
+                name: Some(task.host.name.clone()),
+                system: "unknown".to_owned(),
+                processors: 0,
+                model: None,
+            },
+        })?;
+        one.run = Some(writer.stamp().id.clone());
+        if task.plans.is_empty() {
+            one.state = State::Done;
+            return Ok(());
+        }
+        self.steps(task, needs, &mut writer, one)
+    }
+
+    fn steps(
+        &self,
+        task: &Task,
+        needs: &Needs,
+        writer: &mut Writer,
+        one: &mut OneHost,
+    ) -> Result<()> {
         let (ctx, host) = (self.ctx, &task.host);
         let scratch = self.kit.of_host(&host.name)?;
         let remote = Remote::new(host, ctx.project.root(), &scratch)?;
         let facts = facts(ctx, host, &remote)?;
+        writer.on(facts.stamp(&host.name))?;
         let fits = facts.check(needs);
         one.facts = Some(facts);
         fits?;
@@ -116,7 +145,7 @@ impl Run<'_> {
                 "its folder was not made, for no reason that it tells",
             ));
         }
-        let result = self.inside(task, &remote, &id, &scratch, one);
+        let result = self.inside(task, &remote, &id, (&scratch, writer), one);
         // Even where the user has stopped us; a second Ctrl-C ends that too.
         let what = "removing what was brought there";
         if let Err(error) = remote.ask(ctx, what, &script::remove(&host.dir, &id), true) {
@@ -132,7 +161,7 @@ impl Run<'_> {
         task: &Task,
         remote: &Remote<'_>,
         id: &str,
-        scratch: &Path,
+        (scratch, writer): (&Path, &Writer),
         one: &mut OneHost,
     ) -> Result<()> {
         let (ctx, host) = (self.ctx, &task.host);
@@ -161,19 +190,6 @@ impl Run<'_> {
             return Err(remote.failure("bringing builds and models there", &ended));
         }
 
-        let facts = one.facts.as_ref();
-        let stamp = facts.map(|facts| facts.stamp(&host.name));
-        let writer = Store::below(&ctx.project.gate_dir()).begin(Intent {
-            command: self.command.to_owned(),
-            quick: task.quick,
-            named: task.named,
-            gates: (task.plans.iter())
-                .map(|plan| plan.common().definition.id.clone())
-                .collect(),
-            skipped: task.skipped.clone(),
-            host: stamp.ok_or_else(|| Error::internal("a host without facts"))?,
-        })?;
-        one.run = Some(writer.stamp().id.clone());
         one.state = State::Broken;
         let mut code = None;
         let limits = Limits {
@@ -200,7 +216,7 @@ impl Run<'_> {
         let back = scratch.join("back");
         let fetched = self.fetch(remote, &folder, &back);
         if fetched.is_ok() || back.is_dir() {
-            let mut gates = bring::records(task, self.kit, &writer, &back)?;
+            let mut gates = bring::records(task, self.kit, writer, &back)?;
             gates.extend(task.skipped.iter().map(Cell::skipped));
             one.gates = gates;
             one.logs = bring::logs(&host.name, &back, &ctx.project.gate_dir().join("logs"))?;
