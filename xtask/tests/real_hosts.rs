@@ -297,6 +297,16 @@ fn records_of_all_hosts_come_back_and_nothing_stays_there() {
         .gate(&["--host", "near", "--gate", "a-good", "d-none"])
         .ends(3);
     assert_eq!(ran.verdict("near", "d-none"), "skipped");
+    // A page that cannot be written leaves the verdict: once the run has begun, a folder stands where it goes.
+    let page = setup.path("check out/target/gate/report.html");
+    let block = format!("mkdir -p '{}/x'; exec /usr/bin/uname \"$@\"", page.display());
+    setup.sshd.shim("uname", &block);
+    let ran = setup.gate(&["--host", "far", "--gate", "b-flip"]).ends(1);
+    setup.sshd.unshim("uname");
+    assert_eq!(ran.verdict("far", "b-flip"), "fail");
+    assert!(ran.json["data"]["page"].is_null());
+    assert!(ran.error.contains("there is no page"), "{}", ran.error);
+    fs::remove_dir_all(&page).unwrap();
     assert!(setup.servers().is_empty());
 }
 

@@ -164,15 +164,17 @@ pub fn gate(
     let runs = matrix.runs();
     let mut page = None;
     if !runs.is_empty() {
-        let report = crate::report::report(ctx, &runs, crate::report::LAST)?;
-        let path = crate::report::folder(ctx).join("report.html");
-        let html = crate::report::html(&report);
-        crate::model::write_atomic(&path, html.as_bytes())?;
-        text.push_str(&format!("page:   {}\n", ctx.project.show(&path)));
+        match write_page(ctx, &runs) {
+            Ok(path) => {
+                text.push_str(&format!("page:   {path}\n"));
+                page = Some(path);
+            }
+            // The verdict stays what it is.
+            Err(error) => ctx.sink.warn(&format!("there is no page: {error}")),
+        }
         let words = runs.iter().map(|run| format!(" --run {run}"));
         let words: String = words.collect();
         text.push_str(&format!("report: cargo xtask report{words}\n"));
-        page = Some(ctx.project.show(&path));
     }
     let kind = matrix.kind();
     Ok(Outcome {
@@ -185,6 +187,14 @@ pub fn gate(
             Some(_) => Status::Unable,
         },
     })
+}
+
+/// Writes the page of all runs, and says where.
+fn write_page(ctx: &Ctx, runs: &[String]) -> Result<String> {
+    let report = crate::report::report(ctx, runs, crate::report::LAST)?;
+    let path = crate::report::folder(ctx).join("report.html");
+    crate::model::write_atomic(&path, crate::report::html(&report).as_bytes())?;
+    Ok(ctx.project.show(&path))
 }
 
 #[cfg(test)]
