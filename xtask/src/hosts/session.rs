@@ -8,6 +8,7 @@ use crate::Kind;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::gate::Request;
+use crate::gate::missing::counted;
 use crate::gate::store::{Intent, Store, Writer};
 use crate::hosts::kit::Kit;
 use crate::hosts::matrix::{Cell, OneHost, State};
@@ -15,7 +16,7 @@ use crate::hosts::probe::{Facts, Needs};
 use crate::hosts::script::{self, MARK};
 use crate::hosts::ssh::{Ended, Limits, Remote};
 use crate::hosts::{Task, bring};
-use crate::model::{Digest, Host, HostStamp};
+use crate::model::{Digest, Host, HostStamp, SkippedGate, Verdict};
 
 /// A running `run.sh` says something every two seconds.
 const SILENT: Duration = Duration::from_secs(60);
@@ -246,6 +247,10 @@ impl Run<'_> {
                 "its gates ended with exit code {code}{without}: {last}"
             )));
         }
+        if let Some(what) = disagrees(code, one, task) {
+            return Err(Error::environment(what)
+                .hint("its records and what it said do not belong together: run it again"));
+        }
         one.state = State::Done;
         shown.finish(&one.verdict().to_string());
         Ok(())
@@ -296,9 +301,71 @@ impl Run<'_> {
     }
 }
 
+/// How the exit code of the program there is not that of the records which came back. All of its gates were
+/// named.
+fn disagrees(code: i32, one: &OneHost, task: &Task) -> Option<String> {
+    let ran = one.gates.iter().filter(|cell| {
+        let is_here = |skipped: &&SkippedGate| skipped.gate == cell.gate;
+        !task.skipped.iter().any(|skipped| is_here(&skipped))
+    });
+    let verdict = Verdict::all(ran.map(|cell| {
+        let verdict = cell.verdict.unwrap_or(Verdict::Inconclusive);
+        counted(verdict, true)
+    }));
+    let expected = match verdict {
+        Verdict::Pass => 0,
+        Verdict::Fail => 1,
+        Verdict::Inconclusive | Verdict::Skipped => 3,
+    };
+    (code != expected).then(|| {
+        format!("its gates ended with exit code {code}, and their records say {verdict}, which is {expected}")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_program_said_and_its_records_must_agree() {
+        let host = "name = \"a\"\naddress = \"a\"\n";
+        let skipped = |gate: &str| SkippedGate {
+            gate: gate.to_owned(),
+            title: String::new(),
+            reason: String::new(),
+            hint: String::new(),
+        };
+        let task = Task {
+            host: toml::from_str(host).unwrap(),
+            plans: Vec::new(),
+            skipped: vec![skipped("here")],
+            named: false,
+            quick: false,
+            part: Default::default(),
+        };
+        let said = |code: i32, verdicts: &[Option<Verdict>]| {
+            let mut one = OneHost::new(&task);
+            one.gates.extend(verdicts.iter().enumerate().map(|(at, verdict)| Cell {
+                verdict: *verdict,
+                ..Cell::missing(&format!("g{at}"))
+            }));
+            disagrees(code, &one, &task)
+        };
+        use Verdict::{Fail, Inconclusive, Pass, Skipped};
+        for (code, verdicts) in [
+            (0, &[Some(Pass), Some(Pass)][..]),
+            (1, &[Some(Pass), Some(Fail), Some(Skipped)]),
+            (3, &[Some(Pass), Some(Inconclusive)]),
+            (3, &[Some(Pass), Some(Skipped)]),
+            (3, &[Some(Pass), None]),
+        ] {
+            assert_eq!(said(code, verdicts), None);
+            for other in [0, 1, 3].into_iter().filter(|other| *other != code) {
+                let what = said(other, verdicts).unwrap();
+                assert!(what.contains(&format!("exit code {other},")), "{what}");
+            }
+        }
+    }
 
     #[test]
     fn no_two_runs_have_the_same_folder() {
