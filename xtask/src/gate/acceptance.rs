@@ -13,8 +13,9 @@
 
 use crate::ctx::Task;
 use crate::error::{Error, Result};
+use crate::gate::chash::one_id;
 use crate::gate::pool;
-use crate::gate::session::{Answers, DraftCounts, Halt, Prompt, Run, Runner, Session};
+use crate::gate::session::{Answer, Answers, DraftCounts, Halt, Prompt, Run, Runner, Session};
 use crate::gate::table::Signs;
 use crate::gate::work::{Found, Work};
 use crate::model::{AcceptanceRecord, PositionRecord, PositionShare, ShareRecord, Verdict};
@@ -45,8 +46,10 @@ pub fn gate(work: &Work<'_>, [drop, least]: [f64; 2]) -> Result<Found> {
         least,
         parallel: work.parallel,
     };
+    let answers = comparison.answers(work.runner, work.halt, work.task)?;
     Ok(Found {
-        acceptance: comparison.run(work.runner, work.halt, work.task)?,
+        acceptance: comparison.records(&answers)?,
+        notes: comparison.notes(&answers),
         ..Found::default()
     })
 }
@@ -59,6 +62,11 @@ impl Comparison<'_> {
         halt: &Halt,
         task: &dyn Task,
     ) -> Result<Vec<AcceptanceRecord>> {
+        self.records(&self.answers(runner, halt, task)?)
+    }
+
+    /// What baseline and candidate answer, by longest draft.
+    fn answers(&self, runner: &dyn Runner, halt: &Halt, task: &dyn Task) -> Result<Vec<Answers>> {
         let sides = |n_max: &u32| {
             let n_max = *n_max;
             [Run::Baseline, Run::Candidate].map(|run| Session {
@@ -76,7 +84,10 @@ impl Comparison<'_> {
             session.check(&answers)?;
             Ok(answers)
         };
-        let answers = pool::run_all(&sessions, self.parallel, halt, task, &run)?;
+        pool::run_all(&sessions, self.parallel, halt, task, &run)
+    }
+
+    fn records(&self, answers: &[Answers]) -> Result<Vec<AcceptanceRecord>> {
         let pairs = self.n_max.iter().zip(answers.chunks(2));
         pairs
             .map(|(n_max, pair)| match pair {
@@ -84,6 +95,40 @@ impl Comparison<'_> {
                 _ => Err(Error::internal("a session is missing")),
             })
             .collect()
+    }
+
+    /// Where the sides gave other tokens: what is accepted is then of other texts.
+    fn notes(&self, answers: &[Answers]) -> Vec<String> {
+        let pairs = self.n_max.iter().zip(answers.chunks(2));
+        let note = |(n_max, pair): (&u32, &[Answers])| {
+            let [baseline, candidate] = pair else {
+                return None;
+            };
+            let other = self.others(baseline, candidate);
+            (!other.is_empty()).then(|| {
+                format!(
+                    "n_max {n_max}: the candidate gave other tokens for {} of {} prompts: {}",
+                    other.len(),
+                    self.prompts.len(),
+                    other.join(", ")
+                )
+            })
+        };
+        pairs.filter_map(note).collect()
+    }
+
+    /// Prompts for which the sides gave other tokens.
+    fn others(&self, baseline: &Answers, candidate: &Answers) -> Vec<&str> {
+        let waves = baseline.waves.iter().zip(&candidate.waves);
+        let differs = |(left, right): (&Vec<Answer>, &Vec<Answer>)| {
+            let tokens = |wave: &[Answer]| -> Vec<Vec<u32>> {
+                wave.iter().map(|answer| answer.tokens.clone()).collect()
+            };
+            tokens(left) != tokens(right)
+        };
+        let named = self.prompts.iter().zip(waves);
+        let others = named.filter(|(_, waves)| differs(*waves));
+        others.map(|(prompt, _)| prompt.name.as_str()).collect()
     }
 
     fn judge(&self, n_max: u32, baseline: &Answers, candidate: &Answers) -> AcceptanceRecord {
@@ -113,6 +158,11 @@ impl Comparison<'_> {
             (Verdict::Pass, _) if !equal => self.not_rarer(per_token, stopped),
             judged => judged,
         };
+        if verdict == Verdict::Pass
+            && let Some(what) = self.degenerated(baseline, candidate, found)
+        {
+            (verdict, reason) = (Verdict::Inconclusive, Some(what));
+        }
         // Both sides may be wrong in the same way.
         let share = right.0 as f64 / right.1.max(1) as f64;
         if right.1 > 0 && share < self.least {
@@ -163,6 +213,29 @@ impl Comparison<'_> {
                 format!("{what}, which the interval straddles: more or longer prompts are needed");
             (Verdict::Inconclusive, Some(what))
         }
+    }
+
+    /// Why accepting as much says nothing: what gives one id and no other, as where logits are no numbers, or goes
+    /// round in a circle, is easily foretold. `found` is the difference of the shares.
+    fn degenerated(
+        &self,
+        baseline: &Answers,
+        candidate: &Answers,
+        found: Option<Proportion>,
+    ) -> Option<String> {
+        if let Some(what) = one_id(&[(Run::Baseline, baseline), (Run::Candidate, candidate)]) {
+            return Some(what);
+        }
+        let found = found.filter(|found| found.low > 0.0)?;
+        let others = self.others(baseline, candidate);
+        let first = others.first()?;
+        Some(format!(
+            "the candidate accepts more by {}, of other tokens for {} of {} prompts, first `{first}`: what degenerates \
+             is easily foretold too",
+            show(ends(found)),
+            others.len(),
+            self.prompts.len()
+        ))
     }
 
     /// Whether the candidate still drafts as much: `found` is the difference of accepted tokens per
@@ -340,7 +413,6 @@ pub fn faults(records: &[AcceptanceRecord], signs: Signs) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::ctx::{Cancel, Quiet};
-    use crate::gate::session::Answer;
     use crate::gate::testing::{Fake, prompts};
 
     fn judged(
@@ -445,6 +517,63 @@ mod tests {
         let reason = record.reason.unwrap_or_default();
         assert_eq!(record.verdict, Verdict::Inconclusive, "{reason}");
         assert!(reason.contains("for prompt `b`"), "{reason}");
+    }
+
+    #[test]
+    fn what_is_accepted_of_a_degenerated_text_says_nothing() {
+        // Logits that are no numbers: one id, and every draft is right. The counts may even be equal.
+        for accepted in [[700, 1000], [1000, 1000]] {
+            let record = judged(0.0, &|session, at, answers| {
+                set(accepted, 1000)(session, at, answers);
+                if session.run == Run::Candidate {
+                    answers[0].tokens.fill(0);
+                }
+            });
+            assert_eq!(record.verdict, Verdict::Inconclusive, "{record:?}");
+            let reason = record.reason.unwrap();
+            assert!(reason.contains("candidate gave the id 0 and no other"), "{reason}");
+        }
+        // A circle of two.
+        let circle = |accepted: [u64; 2]| {
+            judged(0.05, &move |session, at, answers| {
+                set(accepted, 10_000)(session, at, answers);
+                if session.run == Run::Candidate {
+                    for (at, token) in answers[0].tokens.iter_mut().enumerate() {
+                        *token = at as u32 % 2;
+                    }
+                }
+            })
+        };
+        let record = circle([7000, 9900]);
+        assert_eq!(record.verdict, Verdict::Inconclusive, "{record:?}");
+        let reason = record.reason.unwrap();
+        assert!(reason.contains("of other tokens for 3 of 3 prompts, first `a`"), "{reason}");
+        // Other roundings give other tokens, of which about as many are accepted.
+        assert_eq!(circle([7000, 7010]).verdict, Verdict::Pass);
+        // More of the same tokens is what is wanted.
+        let record = judged(0.0, &set([7000, 9900], 10_000));
+        assert_eq!(record.verdict, Verdict::Pass, "{record:?}");
+    }
+
+    #[test]
+    fn other_tokens_are_noted() {
+        let prompts = prompts();
+        let comparison = Comparison {
+            prompts: &prompts,
+            n_max: &[2, 3],
+            drop: 0.0,
+            least: 0.0,
+            parallel: 1,
+        };
+        let change = |session: &Session<'_>, at: usize, answers: &mut [Answer]| {
+            if session.run == Run::Candidate && session.n_max == 3 && at == 1 {
+                answers[0].tokens[7] = 9;
+            }
+        };
+        let halt = Halt::new(&Cancel::default());
+        let answers = comparison.answers(&Fake(&change), &halt, &Quiet).unwrap();
+        let note = "n_max 3: the candidate gave other tokens for 1 of 3 prompts: b";
+        assert_eq!(comparison.notes(&answers), [note]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use judge::{first_difference, judge_cell, notes};
 
 mod judge;
 
-pub use judge::{chash, digest, first_difference as first_token_difference, idle, record};
+pub use judge::{chash, digest, first_difference as first_token_difference, idle, one_id, record};
 
 /// What to compare.
 #[derive(Clone, Debug)]

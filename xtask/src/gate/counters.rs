@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::ctx::Task;
 use crate::error::{Error, Result};
+use crate::gate::chash::one_id;
 use crate::gate::checks::check;
 use crate::gate::perf::judge::counter;
 use crate::gate::pool;
@@ -198,6 +199,12 @@ fn same_work(
             reasons.push(format!("the {name} drafted {drafted} tokens"));
         }
     }
+    let runs = [
+        (Run::Baseline, baseline),
+        (Run::Control, control),
+        (Run::Candidate, candidate),
+    ];
+    reasons.extend(one_id(&runs));
     let tokens: usize = baseline
         .waves
         .iter()

@@ -7,6 +7,7 @@
 
 use crate::ctx::Task;
 use crate::error::{Error, Result, ResultExt};
+use crate::gate::chash::one_id;
 use crate::gate::pool;
 use crate::gate::session::{Answers, Halt, Prompt, Run, Runner, Session};
 use crate::gate::table::Signs;
@@ -209,6 +210,7 @@ impl Comparison<'_> {
         let mut checks = Vec::new();
         checks.extend(self.plan.recall.map(|least| recall(&records, least)));
         checks.extend((self.n_max > 0).then(|| drafting(&answers)));
+        checks.extend(computing(&answers));
         Ok(Found {
             checks,
             retrieval: records,
@@ -261,6 +263,18 @@ impl Comparison<'_> {
 fn ids_of(answers: &Answers) -> Vec<&[u32]> {
     let answers = answers.waves.iter().flatten();
     answers.map(|answer| answer.tokens.as_slice()).collect()
+}
+
+/// What is wrong with runs that give one id and no other; nothing where all is well.
+fn computing(answers: &[Answers]) -> Option<CheckRecord> {
+    let runs = [Run::Baseline, Run::Control, Run::Candidate];
+    let sessions: Vec<(Run, &Answers)> = runs.into_iter().zip(answers).collect();
+    one_id(&sessions).map(|reason| CheckRecord {
+        name: "computing".to_owned(),
+        verdict: Verdict::Inconclusive,
+        found: String::new(),
+        reason: Some(reason),
+    })
 }
 
 /// Whether each run drafted: else equal answers say nothing about drafting.

@@ -111,11 +111,8 @@ fn purpose_missed(
         if let Some(what) = idle(*run, answers, prompts.len()) {
             return Some(what);
         }
-        if let Some(id) = monotone(answers) {
-            return Some(format!(
-                "{} gave the id {id} and no other: it may not compute anything",
-                run.name()
-            ));
+        if let Some(what) = one_id(&[(*run, answers)]) {
+            return Some(what);
         }
     }
     None
@@ -134,6 +131,17 @@ pub fn idle(run: Run, answers: &Answers, slots: usize) -> Option<String> {
             "the slots of {} were not busy at the same time ({busy:.2} of {slots} on average)",
             run.name()
         )
+    })
+}
+
+/// Why sessions say nothing, where all sequences of one consist of one and the same id.
+pub fn one_id(sessions: &[(Run, &Answers)]) -> Option<String> {
+    sessions.iter().find_map(|(run, answers)| {
+        let id = monotone(answers)?;
+        Some(format!(
+            "{} gave the id {id} and no other: it may not compute anything",
+            run.name()
+        ))
     })
 }
 

@@ -183,3 +183,11 @@ fn where_nothing_is_judged_nothing_passes() {
     assert_eq!(judged_at(&[0], quotient, &idle).0, Verdict::Inconclusive);
     assert_eq!(judged_at(&[3], quotient, &idle).0, Verdict::Inconclusive);
 }
+
+/// As where logits are no numbers on both sides: the same work, which is none.
+#[test]
+fn one_id_and_no_other_is_no_work() {
+    let (verdict, faults) = judged(RELATIONS, &|_, answer| answer.tokens.fill(0));
+    assert_eq!(verdict, Verdict::Inconclusive);
+    assert!(faults[0].contains("baseline gave the id 0 and no other"), "{faults:?}");
+}

@@ -37,6 +37,7 @@ enum Say {
     Needle,
     InOtherWords,
     Nonsense,
+    OneId,
 }
 
 fn judged(recall: Option<f64>, say: &(dyn Fn(Run, usize) -> Say + Sync)) -> Found {
@@ -57,6 +58,7 @@ fn judged(recall: Option<f64>, say: &(dyn Fn(Run, usize) -> Say + Sync)) -> Foun
             Say::Needle => format!(" {needle}."),
             Say::InOtherWords => format!(" number {needle}, I think"),
             Say::Nonsense => " x".to_owned(),
+            Say::OneId => "00000000".to_owned(),
         };
         answers[0].tokens = text.bytes().map(u32::from).collect();
     };
@@ -253,4 +255,15 @@ fn nothing_drafted_says_nothing_of_drafting() {
         }
     };
     assert_eq!(run(&idle), Verdict::Inconclusive);
+}
+
+/// As where logits are no numbers on both sides: the same answers, of which none says anything.
+#[test]
+fn one_id_and_no_other_is_no_answer() {
+    let found = judged(None, &|_, _| Say::OneId);
+    assert_eq!(found.verdict(), Verdict::Inconclusive);
+    let check = found.checks.last().unwrap();
+    assert!(check.reason.as_ref().unwrap().contains("the id 48 and no other"));
+    let found = judged(None, &|_, at| if at == 0 { Say::OneId } else { Say::Needle });
+    assert_eq!(found.verdict(), Verdict::Pass);
 }
