@@ -1,5 +1,6 @@
 //! All hosts in one table, with one verdict.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -36,6 +37,9 @@ pub struct OneHost {
     pub named: bool,
     /// Its gates.
     pub gates: Vec<Cell>,
+    /// The gates that compute there, by each backend that it declares.
+    #[serde(skip)]
+    pub backends: BTreeMap<String, BTreeSet<String>>,
     /// Folders there that nobody had touched for a while, and that were removed.
     pub removed: Vec<String>,
     /// The folder there that could not be removed.
@@ -117,6 +121,7 @@ impl OneHost {
                 .map(|plan| Cell::missing(&plan.common().definition.id))
                 .chain(task.skipped.iter().map(Cell::skipped))
                 .collect(),
+            backends: task.backends.clone(),
             removed: Vec::new(),
             left: None,
             logs: Vec::new(),
@@ -143,12 +148,29 @@ impl OneHost {
         });
     }
 
-    /// Over its gates; one without a record is inconclusive.
+    /// Over its gates; one without a record is inconclusive. So is a host that was to compute on something, and
+    /// on which nothing did: what passes on its processors says nothing of its GPU.
     pub fn verdict(&self) -> Verdict {
-        Verdict::all(self.gates.iter().map(|cell| {
+        let cells = self.gates.iter().map(|cell| {
             let verdict = cell.verdict.unwrap_or(Verdict::Inconclusive);
             counted(verdict, self.named)
-        }))
+        });
+        let idle = self.idle().into_iter().map(|_| Verdict::Inconclusive);
+        Verdict::all(cells.chain(idle))
+    }
+
+    /// Backends that it declares and of which every gate was skipped, or none is there though no gate was named.
+    pub fn idle(&self) -> Vec<&str> {
+        let is_skipped = |gate: &String| {
+            let cell = self.gates.iter().find(|cell| cell.gate == *gate);
+            cell.is_some_and(|cell| cell.verdict == Some(Verdict::Skipped))
+        };
+        let is_idle = |gates: &BTreeSet<String>| match gates.is_empty() {
+            true => !self.named,
+            false => gates.iter().all(is_skipped),
+        };
+        let idle = self.backends.iter().filter(|(_, gates)| is_idle(gates));
+        idle.map(|(backend, _)| backend.as_str()).collect()
     }
 }
 
@@ -231,6 +253,12 @@ impl Matrix {
                 let of = one.gates.len();
                 lines.push(format!("{skipped} of {of} gates skipped, which is no pass"));
             }
+            for backend in one.idle() {
+                lines.push(format!(
+                    "nothing was computed on {backend}: every gate of it was skipped, or there is none; mend that, or \
+                     take {backend} out of its `backends`"
+                ));
+            }
             if let Some(left) = &one.left {
                 lines.push(format!("{left} is left there; a later run removes it"));
             }
@@ -266,6 +294,7 @@ mod tests {
                     ..Cell::missing(&format!("g{at}"))
                 })
                 .collect(),
+            backends: BTreeMap::new(),
             removed: Vec::new(),
             left: None,
             logs: Vec::new(),
@@ -314,6 +343,27 @@ mod tests {
         let mut wrong = one("b", Unable, &[None]);
         wrong.fail(&Error::finding("a build is stale"));
         assert_eq!(kind(&[good(), wrong]), Some(Kind::Finding));
+    }
+
+    #[test]
+    fn a_host_on_whose_gpu_nothing_ran_is_not_green() {
+        use Verdict::{Pass, Skipped};
+        let on = |verdicts: &[Option<Verdict>], gates: &[&str], named| {
+            let mut host = one("gpu", State::Done, verdicts);
+            let set = |gates: &[&str]| gates.iter().map(|gate| (*gate).to_owned()).collect();
+            host.backends.insert("cpu".to_owned(), set(&["g0"]));
+            host.backends.insert("cuda".to_owned(), set(gates));
+            host.named = named;
+            let text = Matrix { hosts: vec![host.clone()] }.text();
+            assert_eq!(text.contains("nothing was computed on cuda"), host.idle() == ["cuda"]);
+            kind(&[host])
+        };
+        let part = [Some(Pass), Some(Skipped), Some(Pass)];
+        assert_eq!(on(&part, &["g1", "g2"], false), None);
+        assert_eq!(on(&part, &["g1"], false), Some(Kind::Inconclusive));
+        // A build that is not there leaves no gate to be brought.
+        assert_eq!(on(&[Some(Pass)], &[], false), Some(Kind::Inconclusive));
+        assert_eq!(on(&[Some(Pass)], &[], true), None, "whoever names gates wants these");
     }
 
     #[test]

@@ -114,6 +114,8 @@ pub struct Task {
     pub quick: bool,
     /// What it gets.
     pub part: Part,
+    /// The gates that compute there, by each backend that it declares.
+    pub backends: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Runs gates on `hosts`, side by side. A host that fails does not keep the others from going on: its
@@ -175,6 +177,9 @@ fn task(ctx: &Ctx, request: &Request, host: &Host) -> Result<Task> {
         named,
         quick: wanted.quick,
         part: Part::default(),
+        backends: (host.backends.iter())
+            .map(|backend| (backend.clone(), BTreeSet::new()))
+            .collect(),
     };
     let mut here = Vec::new();
     for plan in gate::plans(ctx, &wanted)? {
@@ -201,6 +206,10 @@ fn task(ctx: &Ctx, request: &Request, host: &Host) -> Result<Task> {
                 format!("add {name} to its `backends`, or leave the gate out"),
             )
         } else {
+            for backend in device::backends(definition) {
+                let gates = task.backends.entry(backend.name().to_owned()).or_default();
+                gates.insert(definition.id.clone());
+            }
             task.plans.push(plan);
             continue;
         };

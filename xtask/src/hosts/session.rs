@@ -342,6 +342,7 @@ mod tests {
             named: false,
             quick: false,
             part: Default::default(),
+            backends: Default::default(),
         };
         let said = |code: i32, verdicts: &[Option<Verdict>]| {
             let mut one = OneHost::new(&task);
