@@ -361,6 +361,24 @@ fn a_server_that_ignores_the_request_to_end_is_killed() {
     let setup = setup_with("good", "good", "trap '' TERM");
     let (code, text) = setup.run(&["--quick"]);
     assert_eq!(code, 0, "{text}");
+    let note = "servers of both sides had to be killed when they were asked to end: 2 of 2 servers of the baseline";
+    assert!(text.contains(note), "{text}");
+}
+
+#[test]
+fn a_candidate_that_alone_hangs_when_it_is_asked_to_end_fails() {
+    let hangs = |side: &str| {
+        let setup = setup("good", "good");
+        let path = |name: &str| setup.dir.path().join(name);
+        fake_server::install(&path(side), "good", &path("pids"), "trap '' TERM");
+        setup.run(&["--quick"])
+    };
+    let (code, text) = hangs("b");
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("gate same: fail"), "{text}");
+    assert!(text.contains("1 of 1 servers of the candidate had to be killed"), "{text}");
+    let (code, text) = hangs("a");
+    assert_eq!(code, 0, "{text}");
 }
 
 #[test]

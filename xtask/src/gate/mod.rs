@@ -9,6 +9,7 @@
 //! | `switches` | does a side know the switches that it sets? |
 //! | `device` | what a side computes on: chosen, and proven |
 //! | `effect` | whether the switches of a side did anything |
+//! | `ending` | whether a candidate ends when it is asked to |
 //! | `sides` | the servers of a run: builds, programs, running servers |
 //! | `missing` | what is not there, so that a gate is skipped |
 //! | `unjudged` | the record of a gate that ended before it could judge |
@@ -49,6 +50,7 @@ pub mod device;
 pub mod drafts;
 mod driver;
 pub mod effect;
+mod ending;
 pub mod goldens;
 mod held;
 pub mod identity;
@@ -90,6 +92,7 @@ use crate::model::{
 };
 use crate::patchset::Patch;
 use definition::Plan;
+use ending::Ending;
 use session::Halt;
 use sides::{Sides, void};
 use work::{Found, Work};
@@ -405,6 +408,7 @@ fn run_one(
         candidate: &candidate,
         effects: sides.effects(),
         doubts: Mutex::default(),
+        ends: Mutex::default(),
         logs: logs.clone(),
     };
     // Several copies of a model of unknown size may not fit into memory.
@@ -439,11 +443,25 @@ fn run_one(
         true => void(sides, definition, &baseline, &candidate)?,
         false => None,
     };
+    let mut notes = found.notes.clone();
+    let (hangs, doubtful) = match runner.ending() {
+        Ending::Well => (None, None),
+        Ending::Alike(what) => {
+            notes.push(what);
+            (None, None)
+        }
+        Ending::Doubtful(what) => (None, Some(what)),
+        Ending::Hangs(what) => (Some(what), None),
+    };
+    let is_fault = hangs.is_some();
     let reason = (found.skipped.clone())
+        .or(hangs)
         .or(nothing)
-        .or_else(|| runner.doubt());
+        .or_else(|| runner.doubt())
+        .or(doubtful);
     let verdict = match (&reason, found.verdict()) {
         (_, Verdict::Fail) => Verdict::Fail,
+        _ if is_fault => Verdict::Fail,
         (_, Verdict::Skipped) => Verdict::Skipped,
         (Some(_), _) => Verdict::Inconclusive,
         (None, verdict) => verdict,
@@ -488,7 +506,7 @@ fn run_one(
         drafted_against_plain: found.drafted_against_plain,
         notes: [
             draft_model.into_iter().map(|(note, _)| note).collect(),
-            found.notes,
+            notes,
             sides::remarks(sides, definition, &baseline, &candidate),
         ]
         .concat(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::error::{Error, Kind, Result, ResultExt};
 use crate::gate::client::Sampling;
 use crate::gate::effect::{Effects, Ran};
+use crate::gate::ending::{self, Ending, Ends};
 use crate::gate::identity::Side;
 use crate::gate::server::{Launch, Server, log_text};
 use crate::gate::session::{Answers, Halt, Run, Runner, Session};
@@ -38,6 +39,8 @@ pub struct ServerRunner<'a> {
     pub effects: &'a Effects,
     /// Why switches did not do what they are taken for.
     pub doubts: Mutex<Vec<String>>,
+    /// How the servers of baseline and candidate ended.
+    pub ends: Mutex<[Ends; 2]>,
     /// The folder for logs.
     pub logs: PathBuf,
 }
@@ -157,11 +160,11 @@ impl ServerRunner<'_> {
     /// Ends the server of a session, which must end well, and reads in its log whether its switches did
     /// anything. `name` is that of its log.
     pub fn end(&self, server: Server, session: &Session<'_>, name: &str) -> Result<()> {
-        let log = server.log().map(Path::to_path_buf);
-        server.end()?;
-        let Some(log) = log else {
+        let Some(log) = server.log().map(Path::to_path_buf) else {
             return Ok(());
         };
+        let killed = server.end()?;
+        self.count(session.run, killed);
         let ran = Ran {
             env: &self.env(session, name),
             drafts: session.n_max > 0 && self.definition.spec_type.contains("draft-mtp"),
@@ -172,6 +175,24 @@ impl ServerRunner<'_> {
             doubts.push(format!("{name}: {doubt}"));
         }
         Ok(())
+    }
+
+    fn count(&self, run: Run, killed: bool) {
+        let mut ends = self.ends.lock().unwrap_or_else(|lock| lock.into_inner());
+        let [baseline, candidate] = &mut *ends;
+        let side = match run {
+            Run::Baseline | Run::Control => baseline,
+            Run::Candidate => candidate,
+        };
+        side.asked += 1;
+        side.killed += usize::from(killed);
+    }
+
+    /// What the ends of all servers say of the candidate. Asked when all have ended.
+    pub fn ending(&self) -> Ending {
+        let ends = self.ends.lock().unwrap_or_else(|lock| lock.into_inner());
+        let [baseline, candidate] = *ends;
+        ending::judge(baseline, candidate)
     }
 
     /// Why what was compared says nothing of the switches that were set, where it does not. Asked when

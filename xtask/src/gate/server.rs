@@ -247,12 +247,14 @@ impl Server {
         self.process.as_ref().map(|started| started.log.as_path())
     }
 
-    /// Ends it. What a sanitizer in it reported in all its life is a finding. That it was gone before it was asked to, or that it broke down on the way, is an
-    /// error: what it answered last may be half of what it would have said.
-    pub fn end(mut self) -> Result<()> {
+    /// Ends it, and says whether it had to be killed. What a sanitizer in it reported in all its life is a finding.
+    /// That it was gone before it was asked to, or that it broke down on the way, is an error: what it answered last
+    /// may be half of what it would have said.
+    pub fn end(mut self) -> Result<bool> {
         let Some(started) = &mut self.process else {
-            return Ok(());
+            return Ok(false);
         };
+        let mut killed = false;
         let fault = match started.process.ended()? {
             Some(status) => Some(format!(
                 "the server ended {} before it was asked to",
@@ -260,7 +262,8 @@ impl Server {
             )),
             None => {
                 let status = started.process.end()?;
-                let is_well = started.process.was_killed() || ends_well(status);
+                killed = started.process.was_killed();
+                let is_well = killed || ends_well(status);
                 (!is_well).then(|| {
                     format!(
                         "the server ended {} when it was asked to end",
@@ -274,7 +277,7 @@ impl Server {
         }
         match self.log().and_then(sanitizer::finding) {
             Some(report) => Err(report),
-            None => Ok(()),
+            None => Ok(killed),
         }
     }
 
