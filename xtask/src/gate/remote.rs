@@ -61,7 +61,6 @@ impl Address {
 /// addresses of this machine answers at every one of them.
 pub fn is_same(left: &str, right: &str) -> bool {
     let (left_at, right_at) = (sockets(left), sockets(right));
-    let own = |address: &SocketAddr| address.ip().is_loopback();
     let pairs = left_at
         .iter()
         .flat_map(|left| right_at.iter().map(move |right| (left, right)));
@@ -69,6 +68,12 @@ pub fn is_same(left: &str, right: &str) -> bool {
         left == right || left.port() == right.port() && own(left) && own(right)
     };
     left == right || pairs.into_iter().any(meets)
+}
+
+/// Whether it is an address of this machine: only to one of its own can a socket be bound.
+fn own(address: &SocketAddr) -> bool {
+    let ip = address.ip();
+    ip.is_loopback() || ip.is_unspecified() || std::net::UdpSocket::bind((ip, 0)).is_ok()
 }
 
 /// Where an address leads to; nowhere where its name is not known.
@@ -266,11 +271,28 @@ mod tests {
             ("http://127.0.0.1", "http://localhost:80", true),
             ("https://10.0.0.1", "https://10.0.0.1:443", true),
             ("http://127.0.0.1:8080", "http://127.0.0.1:8081", false),
-            ("http://10.0.0.1:80", "http://10.0.0.2:80", false),
+            // A machine listens on all of its addresses, and these are nobody's.
+            ("http://127.0.0.1:8080", "http://0.0.0.0:8080", true),
+            ("http://0.0.0.0:8080", "http://[::]:8080", true),
+            ("http://127.0.0.1:8080", "http://0.0.0.0:8081", false),
+            ("http://198.51.100.1:80", "http://198.51.100.2:80", false),
+            ("http://127.0.0.1:80", "http://198.51.100.2:80", false),
         ] {
             assert_eq!(is_same(left, right), same, "{left} {right}");
             assert_eq!(is_same(right, left), same, "{right} {left}");
         }
+    }
+
+    /// An address of a network card, where this machine has one: nothing is sent.
+    #[test]
+    fn an_address_of_this_machine_is_one_of_its_names() {
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+        let Ok(card) = socket.connect("198.51.100.1:9").and_then(|()| socket.local_addr()) else {
+            return;
+        };
+        let url = format!("http://{}:8080", card.ip());
+        assert!(is_same(&url, "http://127.0.0.1:8080"), "{url}");
+        assert!(!is_same(&url, "http://127.0.0.1:8081"), "{url}");
     }
 
     fn gate(n_max: u32) -> ChashGate {
