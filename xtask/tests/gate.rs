@@ -446,7 +446,13 @@ fn a_switch_that_is_refused_is_no_pass() {
     let words =
         "candidate-n2-s1: OPENCOTI_SAY is set, and had no effect: \"W say: it has no such effect\"";
     assert!(text.contains(words), "{text}");
-    let (code, text) = gate("it has no such effect, there are several slots");
+    // What stands aside everywhere did nothing; where a server also says that it works, it did something.
+    let aside = "it has no such effect, there are several slots";
+    let (code, text) = gate(aside);
+    assert_eq!(code, 3, "{text}");
+    let words = "candidate: OPENCOTI_SAY is set, and stood aside on each of 1 servers: \"W say: it has no such";
+    assert!(text.contains(words), "{text}");
+    let (code, text) = gate(&format!("{aside}\\nit works"));
     assert_eq!(code, 0, "{text}");
     // A server by path that says where it comes from nowhere may say that it works in other words.
     let (code, text) = gate("well");

@@ -3,14 +3,15 @@
 //! A patch may refuse at run time and go on as if its switch were off: a model that it does not know,
 //! a library that is not there, a base whose graphs have changed. It says so in the log, and nothing
 //! else tells: off equals off, and the gate passes. So a patch declares what its switches say
-//! (`log` in `patch.toml`), and each server's log is read when the server has ended.
+//! (`log` in `patch.toml`), and each server's log is read when the server has ended, and so is that of
+//! each program that reads logits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::model::{PatchManifest, SwitchLog};
+use crate::model::{PatchManifest, SaysWhen, SwitchLog};
 
 /// Letters of a line of a log that are shown.
 const SHOWN: usize = 240;
@@ -21,7 +22,7 @@ pub struct Effects {
     said: BTreeMap<String, SwitchLog>,
 }
 
-/// One server that has ended.
+/// One server, or one probe, that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Ran<'a> {
     /// Its variables.
@@ -30,6 +31,44 @@ pub struct Ran<'a> {
     pub drafts: bool,
     /// Whether it is of the patches that declare what it says: else it may say the same in other words.
     pub is_ours: bool,
+}
+
+/// What the log of one server tells of its switches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Why a switch did not do what it is taken for.
+    pub doubt: Option<String>,
+    /// Of each switch that should have worked there: where it only stood aside, the line that says so.
+    pub aside: BTreeMap<String, Option<String>>,
+}
+
+/// How often a switch stood aside on the servers of one side.
+#[derive(Clone, Debug, Default)]
+pub struct Asides {
+    servers: usize,
+    aside: usize,
+    line: String,
+}
+
+impl Asides {
+    /// Takes note of one more server.
+    pub fn add(&mut self, line: Option<String>) {
+        self.servers += 1;
+        if let Some(line) = line {
+            self.aside += 1;
+            self.line = line;
+        }
+    }
+
+    /// Why `switch` did nothing in a whole gate, where it stood aside on every server.
+    pub fn doubt(&self, switch: &str) -> Option<String> {
+        (self.aside > 0 && self.aside == self.servers).then(|| {
+            format!(
+                "{switch} is set, and stood aside on each of {} servers: \"{}\"",
+                self.servers, self.line
+            )
+        })
+    }
 }
 
 impl Effects {
@@ -41,10 +80,10 @@ impl Effects {
         }
     }
 
-    /// Why a switch of a server did not do what it is taken for, by the `log` that it left.
-    pub fn doubt(&self, ran: Ran<'_>, log: &Path) -> Result<Option<String>> {
+    /// What the `log` that a server left tells of its switches.
+    pub fn told(&self, ran: Ran<'_>, log: &Path) -> Result<Told> {
         if self.said.is_empty() {
-            return Ok(None);
+            return Ok(Told::default());
         }
         let file = fs_err::File::open(log)?;
         let lines = BufReader::new(file).split(b'\n').map(|line| {
@@ -53,50 +92,63 @@ impl Effects {
             })?;
             Ok(String::from_utf8_lossy(&line).into_owned())
         });
-        self.doubt_in(ran, lines)
+        self.told_in(ran, lines)
     }
 
-    fn doubt_in(
+    fn told_in(
         &self,
         ran: Ran<'_>,
         lines: impl Iterator<Item = Result<String>>,
-    ) -> Result<Option<String>> {
+    ) -> Result<Told> {
         let on: Vec<(&String, &SwitchLog)> = (self.said.iter())
             .filter(|(name, _)| ran.env.get(*name).is_some_and(|value| is_on(value)))
             .collect();
         // What is planted makes the others refuse, which is what is looked at then.
         if on.is_empty() || on.iter().any(|(_, said)| said.fault) {
-            return Ok(None);
+            return Ok(Told::default());
         }
-        let mut wanted: BTreeSet<&String> = BTreeSet::new();
-        if ran.drafts && ran.is_ours {
-            let says = on.iter().filter(|(_, said)| said.says.is_some());
-            wanted.extend(says.map(|(name, _)| *name));
-        }
+        let works = |said: &SwitchLog| {
+            said.says.is_some() && (ran.drafts || said.when == SaysWhen::Always)
+        };
+        let asked = on.iter().filter(|(_, said)| works(said));
+        let asked: BTreeSet<&String> = asked.map(|(name, _)| *name).collect();
+        let (mut said_so, mut aside) = (BTreeSet::new(), BTreeMap::new());
+        let shown = |line: &str| -> String { line.trim().chars().take(SHOWN).collect() };
         for line in lines {
             let line = line?;
             for (name, said) in &on {
                 let has = |text: &String| holds(&line, text);
                 if said.aside.iter().any(has) {
-                    wanted.remove(name);
+                    aside.entry(*name).or_insert_with(|| shown(&line));
                 } else if said.refuses.iter().any(has) {
-                    let line: String = line.trim().chars().take(SHOWN).collect();
-                    return Ok(Some(format!(
-                        "{name} is set, and had no effect: \"{line}\""
-                    )));
+                    let what = format!("{name} is set, and had no effect: \"{}\"", shown(&line));
+                    return Ok(Told {
+                        doubt: Some(what),
+                        ..Told::default()
+                    });
                 } else if said.says.as_ref().is_some_and(has) {
-                    wanted.remove(name);
+                    said_so.insert(*name);
                 }
             }
         }
-        let silent = wanted.into_iter().next().and_then(|name| {
-            let says = self.said.get(name)?.says.as_ref()?;
+        let is_silent = |name: &&&String| !said_so.contains(**name) && !aside.contains_key(**name);
+        let silent = asked.iter().filter(|_| ran.is_ours).find(is_silent);
+        let doubt = silent.and_then(|name| {
+            let says = self.said.get(*name)?.says.as_ref()?;
             Some(format!(
-                "{name} is set, and nothing shows an effect: the server's log does not say \
-                 \"{says}\""
+                "{name} is set, and nothing shows an effect: the log does not say \"{says}\""
             ))
         });
-        Ok(silent)
+        let only_aside = |name: &String| match said_so.contains(name) {
+            true => None,
+            false => aside.get(name).cloned(),
+        };
+        Ok(Told {
+            doubt,
+            aside: (asked.into_iter())
+                .map(|name| (name.clone(), only_aside(name)))
+                .collect(),
+        })
     }
 }
 
@@ -123,18 +175,25 @@ schema = 1
 id = "a"
 title = "A"
 purpose = "B"
-switches = ["OPENCOTI_FUSED", "OPENCOTI_DEVICE", "OPENCOTI_FAIL"]
+switches = ["OPENCOTI_FUSED", "OPENCOTI_DEVICE", "OPENCOTI_KERNELS", "OPENCOTI_FAIL"]
 [log.OPENCOTI_FUSED]
 says = "drafts of up to * tokens are done in one launch"
 refuses = ["drafts are done in a loop", "drafts in one graph *are off"]
 aside = ["drafts are done in a loop: p_min"]
 [log.OPENCOTI_DEVICE]
 refuses = ["goes through host memory"]
+[log.OPENCOTI_KERNELS]
+says = "kernels are"
+when = "always"
 [log.OPENCOTI_FAIL]
 fault = true
 "#;
 
     fn doubt(env: &[&str], drafts: bool, is_ours: bool, log: &str) -> Option<String> {
+        told(env, drafts, is_ours, log).doubt
+    }
+
+    fn told(env: &[&str], drafts: bool, is_ours: bool, log: &str) -> Told {
         let manifest: PatchManifest = toml::from_str(MANIFEST).unwrap();
         let effects = Effects::of([manifest].iter());
         let env: BTreeMap<String, String> = (env.iter())
@@ -151,7 +210,7 @@ fault = true
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("log");
         std::fs::write(&file, log).unwrap();
-        effects.doubt(ran, &file).unwrap()
+        effects.told(ran, &file).unwrap()
     }
 
     const ONE: &str =
@@ -212,5 +271,34 @@ fault = true
     fn a_planted_fault_is_meant_to_be_refused() {
         assert_eq!(doubt(&["DEVICE=1", "FAIL=1"], true, true, HOST), None);
         assert!(doubt(&["DEVICE=1", "FAIL=0"], true, true, HOST).is_some());
+    }
+
+    #[test]
+    fn a_switch_that_works_always_says_so_without_drafts() {
+        assert_eq!(doubt(&["KERNELS=all"], false, true, "W kernels are: x\n"), None);
+        let found = doubt(&["KERNELS=all"], false, true, "W x\n").unwrap();
+        assert!(found.contains("OPENCOTI_KERNELS is set, and nothing shows"), "{found}");
+        assert_eq!(doubt(&["KERNELS=0"], false, true, "W x\n"), None);
+    }
+
+    #[test]
+    fn what_stands_aside_everywhere_did_nothing() {
+        let over = |logs: &[&str]| {
+            let mut asides = Asides::default();
+            for log in logs {
+                let told = told(&["FUSED=1", "DEVICE=1"], true, true, log);
+                assert_eq!(told.aside.len(), 1, "one switch should have worked");
+                asides.add(told.aside["OPENCOTI_FUSED"].clone());
+            }
+            asides.doubt("OPENCOTI_FUSED")
+        };
+        let found = over(&[WINDOW, WINDOW]).unwrap();
+        assert!(found.contains("stood aside on each of 2 servers"), "{found}");
+        assert!(found.contains("p_min may end them"), "{found}");
+        assert_eq!(over(&[WINDOW, ONE]), None);
+        // One server may do both, as in two contexts.
+        assert_eq!(over(&[&format!("{WINDOW}{ONE}")]), None);
+        // Without drafts nothing was to work.
+        assert!(told(&["FUSED=1"], false, true, WINDOW).aside.is_empty());
     }
 }

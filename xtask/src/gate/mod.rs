@@ -408,6 +408,7 @@ fn run_one(
         candidate: &candidate,
         effects: sides.effects(),
         doubts: Mutex::default(),
+        asides: Mutex::default(),
         ends: Mutex::default(),
         logs: logs.clone(),
     };

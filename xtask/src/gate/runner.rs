@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Kind, Result, ResultExt};
 use crate::gate::client::Sampling;
-use crate::gate::effect::{Effects, Ran};
+use crate::gate::effect::{Asides, Effects, Ran};
 use crate::gate::ending::{self, Ending, Ends};
 use crate::gate::identity::Side;
 use crate::gate::server::{Launch, Server, log_text};
@@ -39,6 +39,8 @@ pub struct ServerRunner<'a> {
     pub effects: &'a Effects,
     /// Why switches did not do what they are taken for.
     pub doubts: Mutex<Vec<String>>,
+    /// How often switches stood aside, by whether it was on the candidate, and by name.
+    pub asides: Mutex<BTreeMap<(bool, String), Asides>>,
     /// How the servers of baseline and candidate ended.
     pub ends: Mutex<[Ends; 2]>,
     /// The folder for logs.
@@ -165,12 +167,41 @@ impl ServerRunner<'_> {
         };
         let killed = server.end()?;
         self.count(session.run, killed);
+        let drafts = session.n_max > 0 && self.definition.spec_type.contains("draft-mtp");
+        self.hear(session.run, name, (&self.env(session, name), drafts), &log)
+    }
+
+    /// Ends a server that was asked for nothing that it would have computed: its log tells nothing of switches.
+    pub fn end_idle(&self, server: Server, run: Run) -> Result<()> {
+        if server.id().is_some() {
+            let killed = server.end()?;
+            self.count(run, killed);
+        }
+        Ok(())
+    }
+
+    /// Reads in the log of what has ended whether its switches did anything. `name` is that of the log, and with
+    /// its variables stands whether it drafted.
+    pub fn hear(
+        &self,
+        run: Run,
+        name: &str,
+        (env, drafts): (&BTreeMap<String, String>, bool),
+        log: &Path,
+    ) -> Result<()> {
         let ran = Ran {
-            env: &self.env(session, name),
-            drafts: session.n_max > 0 && self.definition.spec_type.contains("draft-mtp"),
-            is_ours: self.side(session.run).is_ours,
+            env,
+            drafts,
+            is_ours: self.side(run).is_ours,
         };
-        if let Some(doubt) = self.effects.doubt(ran, &log)? {
+        let told = self.effects.told(ran, log)?;
+        let mut asides = self.asides.lock().unwrap_or_else(|lock| lock.into_inner());
+        for (switch, line) in told.aside {
+            let key = (run == Run::Candidate, switch);
+            asides.entry(key).or_default().add(line);
+        }
+        drop(asides);
+        if let Some(doubt) = told.doubt {
             let mut doubts = self.doubts.lock().unwrap_or_else(|lock| lock.into_inner());
             doubts.push(format!("{name}: {doubt}"));
         }
@@ -206,7 +237,14 @@ impl ServerRunner<'_> {
             0 | 1 => String::new(),
             all => format!(" (and {} more servers)", all - 1),
         };
-        doubts.first().map(|first| format!("{first}{more}"))
+        if let Some(first) = doubts.first() {
+            return Some(format!("{first}{more}"));
+        }
+        let asides = self.asides.lock().unwrap_or_else(|lock| lock.into_inner());
+        asides.iter().find_map(|((is_candidate, switch), asides)| {
+            let side = if *is_candidate { "candidate" } else { "baseline" };
+            Some(format!("{side}: {}", asides.doubt(switch)?))
+        })
     }
 
     /// The variables of a session's server: those of its side, and those of what it traces.

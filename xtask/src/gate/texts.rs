@@ -96,7 +96,7 @@ fn make(
             })
             .collect()
     })?;
-    runner.end(server, &session, &name)?;
+    runner.end_idle(server, run)?;
     Ok(made)
 }
 

@@ -61,9 +61,12 @@ pub struct PatchManifest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchLog {
-    /// Must stand in the log of a server that drafts with NextN heads.
+    /// Must stand in the log of a server that drafts with NextN heads, or of every one: see `when`.
     #[serde(default)]
     pub says: Option<String>,
+    /// Which servers must say it.
+    #[serde(default)]
+    pub when: SaysWhen,
     /// Say that it is refused, and that all goes on as if it were off.
     #[serde(default)]
     pub refuses: Vec<String>,
@@ -73,6 +76,17 @@ pub struct SwitchLog {
     /// Whether it plants a fault, for tests: then nothing is asked of the others.
     #[serde(default)]
     pub fault: bool,
+}
+
+/// Which servers must say that a switch is in effect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SaysWhen {
+    /// Those that draft with NextN heads.
+    #[default]
+    Drafts,
+    /// All that compute anything.
+    Always,
 }
 
 /// Exceptions from additivity, each with its reason.

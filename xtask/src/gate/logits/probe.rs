@@ -112,6 +112,8 @@ impl Probe for Probes<'_> {
             Duration::from_secs(limits.start + limits.request),
             halt,
         )?;
+        let name = format!("{}-{}", setting.name, run.name());
+        runner.hear(run, &name, (&one.side.env, false), &file("log"))?;
         Ok(file("logits"))
     }
 }

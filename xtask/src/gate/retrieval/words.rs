@@ -63,7 +63,7 @@ impl<'a> ServerWords<'a> {
         };
         let mut server = self.runner.start(&session, "words", self.halt)?;
         let answer = server.ask(self.halt, ask)?;
-        self.runner.end(server, &session, "words")?;
+        self.runner.end_idle(server, Run::Baseline)?;
         Ok(answer)
     }
 }
