@@ -29,7 +29,10 @@ pub fn indistinct(baseline: &Side, candidate: &Side) -> Option<String> {
         let artifacts = side.stamp.artifacts.iter();
         artifacts.map(Artifact::identity).collect()
     };
-    if files(baseline) == files(candidate) {
+    // What was really loaded says more than what lies there: equal programs may load other libraries.
+    let (left, right) = (baseline.loaded_digests(), candidate.loaded_digests());
+    let are_seen = !left.is_empty() && !right.is_empty();
+    if files(baseline) == files(candidate) && !(are_seen && left != right) {
         return Some(
             "baseline and candidate are the very same files with the same environment: \
              the candidate was not compared with anything else"
@@ -46,8 +49,7 @@ pub fn indistinct(baseline: &Side, candidate: &Side) -> Option<String> {
     if !shared.is_empty() {
         return Some(format!("both servers have loaded {}", shared.join(", ")));
     }
-    let (left, right) = (baseline.loaded_digests(), candidate.loaded_digests());
-    if !left.is_empty() && left == right {
+    if are_seen && left == right {
         return Some(
             "what both servers have loaded are the very same bytes: the files beside them that \
              differ were not run"

@@ -233,3 +233,31 @@ fn what_is_loaded_from_elsewhere_must_stay_what_it_was() {
     let error = side().check_loaded(&gone).unwrap_err();
     assert!(error.to_string().contains("/x/libllama.so was replaced"), "{error}");
 }
+
+/// As two forks are installed, of which only a library was patched: bin/llama-server and lib/libllama.so.
+#[test]
+fn equal_programs_that_load_other_libraries_are_a_comparison() {
+    let dir = tempfile::tempdir().unwrap();
+    let side = |name: &str, library: &str| {
+        let path = |below: &str| dir.path().join(name).join(below);
+        for folder in ["bin", "lib"] {
+            fs_err::create_dir_all(path(folder)).unwrap();
+        }
+        fs_err::write(path("bin/llama-server"), "server").unwrap();
+        fs_err::write(path("lib/libllama.so"), library).unwrap();
+        let side = Side::of_path(&path("bin/llama-server"), BTreeMap::new()).unwrap();
+        let loaded = ["bin/llama-server", "lib/libllama.so"];
+        let real = |below: &&str| path(below).canonicalize().unwrap();
+        (side, loaded.iter().map(real).collect::<BTreeSet<PathBuf>>())
+    };
+    let ((baseline, left), (candidate, right)) = (side("a", "one"), side("b", "two"));
+    let (copy, same) = side("c", "one");
+    // Not yet known.
+    assert!(indistinct(&baseline, &candidate).is_some());
+    baseline.check_loaded(&left).unwrap();
+    candidate.check_loaded(&right).unwrap();
+    copy.check_loaded(&same).unwrap();
+    assert_eq!(indistinct(&baseline, &candidate), None);
+    let reason = indistinct(&baseline, &copy).unwrap();
+    assert!(reason.contains("very same files"), "{reason}");
+}
