@@ -263,6 +263,22 @@ fn two_scripts_that_start_one_program_are_inconclusive() {
     assert!(text.contains("llama-server-real"), "{text}");
 }
 
+/// As wrappers that start one container: other texts, and nobody knows what computes.
+#[test]
+fn two_scripts_of_which_nothing_is_seen_are_inconclusive() {
+    let setup = setup("good", "good");
+    for program in [&setup.baseline, &setup.candidate] {
+        let text = std::fs::read_to_string(program).unwrap();
+        let lines = text.lines().filter(|line| !line.contains("llama-beside"));
+        let text: String = lines.map(|line| format!("{line}\n")).collect();
+        std::fs::write(program, text).unwrap();
+    }
+    let (code, text) = setup.run(&["--quick"]);
+    assert_eq!(code, 3, "{text}");
+    assert!(text.contains("of neither side was seen what computes"), "{text}");
+    assert!(text.contains("candidate, not verified: what computes"), "{text}");
+}
+
 #[test]
 fn an_error_leaves_no_older_verdict() {
     let setup = setup("good", "good");

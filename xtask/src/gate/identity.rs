@@ -290,6 +290,7 @@ impl Side {
     /// The provenance, with libraries from elsewhere that a named server has loaded.
     pub fn final_stamp(&self) -> Result<SideStamp> {
         let mut stamp = self.stamp.clone();
+        stamp.unverified = self.unverified();
         let ran_on = self.ran_on.lock().unwrap_or_else(|lock| lock.into_inner());
         stamp.device = ran_on.clone();
         stamp.artifacts.extend(self.loaded_elsewhere());

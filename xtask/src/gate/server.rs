@@ -70,6 +70,8 @@ struct Started {
     process: Group,
     _escaped: Mark,
     log: PathBuf,
+    /// The real path of what was named.
+    program: Option<PathBuf>,
 }
 
 /// Names of the user's variables that no server under test gets, sorted.
@@ -117,6 +119,7 @@ impl Server {
                 process,
                 _escaped: mark,
                 log: launch.log.clone(),
+                program: launch.program.canonicalize().ok(),
             }),
             client: Client::new(0, &key, launch.request),
             is_judged: launch.is_judged,
@@ -335,14 +338,15 @@ impl Server {
         explained
     }
 
-    /// The llama.cpp libraries that it has really loaded, and the llama.cpp programs that run;
-    /// `None` where the system cannot tell. The named program may be a script that starts the
-    /// server, so every process of its group is looked at.
+    /// The llama.cpp libraries that it has really loaded, the llama.cpp programs that run, and the named program
+    /// where that runs, whatever it is called; `None` where the system cannot tell. It may be a script that
+    /// starts the server, so every process of its group is looked at.
     pub fn loaded_files(&self) -> Option<BTreeSet<PathBuf>> {
-        let mut found = files_of(self.id()?)?;
+        let named = self.process.as_ref()?.program.as_deref();
+        let mut found = files_of(self.id()?, named)?;
         for id in self.companions()? {
             // One that has just ended has nothing loaded.
-            found.extend(files_of(id).unwrap_or_default());
+            found.extend(files_of(id, named).unwrap_or_default());
         }
         Some(found)
     }
@@ -402,10 +406,11 @@ fn signal(_: ExitStatus) -> Option<i32> {
 }
 
 /// See [`Server::loaded_files`]; of one process.
-fn files_of(id: u32) -> Option<BTreeSet<PathBuf>> {
+fn files_of(id: u32, named: Option<&Path>) -> Option<BTreeSet<PathBuf>> {
     let mut files = libraries(&std::fs::read_to_string(format!("/proc/{id}/maps")).ok()?);
     if let Ok(program) = std::fs::read_link(format!("/proc/{id}/exe"))
-        && is_program(&program.file_name().unwrap_or_default().to_string_lossy())
+        && (named == Some(&*program)
+            || is_program(&program.file_name().unwrap_or_default().to_string_lossy()))
     {
         files.insert(program);
     }

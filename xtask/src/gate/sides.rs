@@ -393,7 +393,7 @@ pub fn remarks(
 ) -> Vec<String> {
     let both = [("baseline", baseline), ("candidate", candidate)];
     let remarks = both.iter().flat_map(|(name, side)| {
-        let unverified = side.stamp.unverified.iter();
+        let unverified = side.unverified().into_iter();
         unverified.map(move |what| format!("{name}, not verified: {what}"))
     });
     let mut remarks: Vec<String> = remarks.collect();

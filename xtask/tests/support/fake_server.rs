@@ -24,10 +24,20 @@ pub fn install(dir: &Path, fault: &str, pids: &Path, before: &str) -> PathBuf {
     std::fs::create_dir_all(dir).unwrap();
     std::fs::create_dir_all(pids).unwrap();
     let path = dir.join("llama-server");
+    // What is seen to run must be another thing on each side, and the test program is the same. The shell may
+    // still start the one that is written anew.
+    let beside = dir.join("llama-beside");
+    let mut program = std::fs::read("/bin/sleep").unwrap();
+    program.extend_from_slice(dir.as_os_str().as_encoded_bytes());
+    let temp = dir.join(".llama-beside");
+    std::fs::write(&temp, program).unwrap();
+    std::fs::set_permissions(&temp, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::rename(&temp, &beside).unwrap();
     let script = format!(
-        "#!/bin/sh\n# {dir}\n{before}\nexport {FAULT}='{fault}' {PIDS}='{pids}' {ARGS}=\"$*\"\n\
+        "#!/bin/sh\n# {dir}\n{before}\n'{beside}' 60 >/dev/null 2>&1 &\nexport {FAULT}='{fault}' {PIDS}='{pids}' {ARGS}=\"$*\"\n\
          exec '{test}' fake_server_entry --exact --ignored --nocapture\n",
         dir = dir.display(),
+        beside = beside.display(),
         pids = pids.display(),
         test = std::env::current_exe().unwrap().display(),
     );

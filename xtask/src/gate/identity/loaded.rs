@@ -26,6 +26,10 @@ struct Elsewhere {
     artifact: Artifact,
 }
 
+/// What is said of a side of which nothing was seen.
+const UNSEEN: &str = "what computes: its program is none that runs itself, and none of its processes is a program \
+                      or has loaded a library that is called as llama.cpp's are";
+
 /// What the system writes behind the path of a file that is no longer there.
 const DELETED: &str = " (deleted)";
 
@@ -137,6 +141,22 @@ impl Side {
     pub(super) fn loaded(&self) -> BTreeSet<PathBuf> {
         let seen = self.loaded.lock().unwrap_or_else(|lock| lock.into_inner());
         seen.files.keys().cloned().collect()
+    }
+
+    /// What cannot be checked of it: besides what is known from the beginning, that nothing is known of what a named
+    /// program started, as where it is a script that starts a container.
+    pub fn unverified(&self) -> Vec<String> {
+        let mut all = self.stamp.unverified.clone();
+        if self.is_unseen() {
+            all.push(UNSEEN.to_owned());
+        }
+        all
+    }
+
+    /// Whether its servers were looked at, and nothing of llama.cpp was seen to run.
+    pub(super) fn is_unseen(&self) -> bool {
+        let seen = self.loaded.lock().unwrap_or_else(|lock| lock.into_inner());
+        seen.looked && seen.files.is_empty() && !self.built
     }
 
     /// Files that its servers run, as far as that is known: the program and what was seen loaded. Where nothing

@@ -261,3 +261,31 @@ fn equal_programs_that_load_other_libraries_are_a_comparison() {
     let reason = indistinct(&baseline, &copy).unwrap();
     assert!(reason.contains("very same files"), "{reason}");
 }
+
+#[test]
+fn two_sides_of_which_nothing_was_seen_are_no_comparison() {
+    let dir = tempfile::tempdir().unwrap();
+    let side = |name: &str| {
+        fs_err::create_dir(dir.path().join(name)).unwrap();
+        let program = dir.path().join(name).join("start-it");
+        fs_err::write(&program, name).unwrap();
+        let side = Side::of_path(&program, BTreeMap::new()).unwrap();
+        (side, BTreeSet::from([program.canonicalize().unwrap()]))
+    };
+    let ((baseline, program), (candidate, _)) = (side("a"), side("b"));
+    // Where the system does not tell, nobody looked.
+    assert_eq!(indistinct(&baseline, &candidate), None);
+    let none = BTreeSet::new();
+    baseline.check_loaded(&none).unwrap();
+    candidate.check_loaded(&none).unwrap();
+    let reason = indistinct(&baseline, &candidate).unwrap();
+    assert!(reason.contains("of neither side was seen"), "{reason}");
+    for side in [&baseline, &candidate] {
+        let unverified = side.final_stamp().unwrap().unverified;
+        assert!(unverified[0].starts_with("what computes"), "{unverified:?}");
+    }
+    // A static server under any name is its own program.
+    baseline.check_loaded(&program).unwrap();
+    assert_eq!(indistinct(&baseline, &candidate), None);
+    assert!(baseline.final_stamp().unwrap().unverified.is_empty());
+}
