@@ -12,7 +12,7 @@ use crate::gate::definition::Plan;
 use crate::gate::device;
 use crate::gate::sides::{address, built_for, program};
 use crate::model::{
-    ChashGate, Flavour, GateBackend, GateDevice, GateRecord, ModelSource, SideDefinition,
+    ChashGate, Digest, Flavour, GateBackend, GateDevice, GateRecord, ModelSource, SideDefinition,
     SkippedGate, Verdict,
 };
 
@@ -275,13 +275,18 @@ fn model(
     })
 }
 
+/// What a record says of a draft model.
+pub fn draft_note(name: &str, sha256: &Digest) -> String {
+    format!("drafts are those of {name}, {sha256}")
+}
+
 /// What a record says of a gate's draft model, and the file.
 pub fn draft_model(ctx: &Ctx, gate: &ChashGate) -> Result<Option<(String, PathBuf)>> {
     let Some(draft) = &gate.draft_model else {
         return Ok(None);
     };
     let fixture = crate::fixture::load(&ctx.project, &draft.fixture)?;
-    let note = format!("drafts are those of {}, {}", fixture.name, fixture.sha256);
+    let note = draft_note(&fixture.name, &fixture.sha256);
     let made = crate::fixture::ensure_with(ctx, fixture, false)?;
     Ok(Some((note, made.path)))
 }

@@ -7,12 +7,14 @@ use serde_json::Value;
 use crate::Kind;
 use crate::error::{Error, Result};
 use crate::gate::definition::Plan;
+use crate::gate::device;
+use crate::gate::missing::draft_note;
 use crate::gate::store::{Store, Writer};
 use crate::hosts::Task;
-use crate::hosts::kit::Kit;
+use crate::hosts::kit::{Brought, Kit};
 use crate::hosts::matrix::Cell;
 use crate::hosts::ssh::visible;
-use crate::model::{Digest, GateRecord, SideDefinition, SideStamp, SkippedGate};
+use crate::model::{Artifact, GateRecord, ModelSource, SideDefinition, SideStamp, SkippedGate};
 
 /// Stores what lies below `back`, the copy of a host's folder, as the run of `writer`. Gives one cell
 /// for each gate of the task.
@@ -47,7 +49,7 @@ pub fn records(task: &Task, kit: &Kit, writer: &Writer, back: &Path) -> Result<V
             .next();
         if let Some(found) = found {
             let mut record = found.record.clone();
-            match foreign(plan, &|digest| kit.holds(digest), &record) {
+            match foreign(plan, kit.brought(), &record) {
                 Some(why) => cell.reason = Some(format!("its record was left out: {why}")),
                 None => {
                     cell.file = Some(writer.add(&mut record)?);
@@ -80,11 +82,7 @@ fn first_reason(record: &GateRecord) -> Option<String> {
 }
 
 /// Why a record is not of what was asked for, or not of what was brought.
-fn foreign(
-    plan: &Plan,
-    is_brought: &dyn Fn(&Digest) -> bool,
-    record: &GateRecord,
-) -> Option<String> {
+fn foreign(plan: &Plan, brought: &Brought, record: &GateRecord) -> Option<String> {
     let common = plan.common();
     if record.definition != common.digest {
         return Some("it is of another definition".to_owned());
@@ -93,26 +91,41 @@ fn foreign(
         return Some("it is of another subset".to_owned());
     }
     let definition = &common.definition;
-    let sides: [(&SideDefinition, &SideStamp); 2] = [
-        (&definition.baseline, &record.baseline),
-        (&definition.candidate, &record.candidate),
+    let sides: [(&str, &SideDefinition, &SideStamp); 2] = [
+        ("baseline", &definition.baseline, &record.baseline),
+        ("candidate", &definition.candidate, &record.candidate),
     ];
-    for (side, stamp) in sides {
+    for (name, side, stamp) in sides {
         // What a host names itself was not brought.
-        if side.build.is_none() {
+        let Some(flavour) = side.build else {
             continue;
+        };
+        let backend = device::backend(definition, side).name();
+        let is_of = |file: &Artifact| brought.holds(flavour, backend, &file.sha256);
+        if stamp.artifacts.is_empty() || !stamp.artifacts.iter().all(is_of) {
+            return Some(format!(
+                "its {name} {} is not the {flavour} build for {backend} that was brought",
+                stamp.server
+            ));
         }
-        let artifacts = &stamp.artifacts;
-        if artifacts.is_empty() || !artifacts.iter().all(|file| is_brought(&file.sha256)) {
-            return Some(format!("{} is not what was brought", stamp.server));
+        let mut probes = record.probes.iter().filter(|probe| probe.side == name);
+        if probes.any(|probe| !brought.is_probe(flavour, backend, &probe.program)) {
+            return Some(format!("the probe of {name} is not the one that was brought"));
         }
     }
-    let probes = record.probes.iter();
-    let probe = probes.into_iter().find(|probe| !is_brought(&probe.program));
-    probe.map(|probe| {
+    if let ModelSource::Fixture(name) = &definition.model
+        && brought.fixture(name) != Some(record.model.sha256)
+    {
+        return Some(format!("its model is not the {name} that was brought"));
+    }
+    let draft = definition.draft_model.as_ref()?;
+    let digest = brought.fixture(&draft.fixture);
+    let note = digest.map(|digest| draft_note(&draft.fixture, &digest));
+    let is_noted = note.is_some_and(|note| record.notes.contains(&note));
+    (!is_noted).then(|| {
         format!(
-            "the probe of {} is not the one that was brought",
-            probe.side
+            "its draft model is not the {} that was brought",
+            draft.fixture
         )
     })
 }
@@ -162,6 +175,7 @@ pub fn error(back: &Path) -> Option<Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Digest, Flavour};
 
     #[test]
     fn the_error_of_the_other_end_keeps_its_kind_and_hints() {
@@ -184,20 +198,39 @@ mod tests {
         let project = crate::project::Project::new(root, root).unwrap();
         let plans = crate::gate::definition::load(&project, &["chash".to_owned()], false);
         let plan = plans.unwrap().remove(0);
-        let files = ["vanilla", "patched", "probe"].map(|name| Digest::of(name.as_bytes()));
-        let why = |change: &dyn Fn(&mut GateRecord)| {
+        let model = Digest::of(b"gguf");
+        let ModelSource::Fixture(fixture) = &plan.common().definition.model else {
+            panic!("chash runs on a fixture");
+        };
+        let mut brought = Brought::default();
+        for flavour in [Flavour::Vanilla, Flavour::Patched] {
+            let digest = |what: &str| Digest::of(format!("{flavour}{what}").as_bytes());
+            brought.add(flavour, "cpu", digest(""));
+            brought.add(flavour, "vulkan", digest("-vulkan"));
+            brought.add_probe(flavour, "cpu", digest("-probe"));
+        }
+        brought.add_fixture(fixture, model);
+        brought.add_fixture("another", Digest::of(b"another"));
+        let of = |plan: &Plan, change: &dyn Fn(&mut GateRecord)| {
             let mut record = crate::gate::testing::record(&|_, _, _| {});
             record.definition = plan.common().digest;
             change(&mut record);
-            foreign(&plan, &|digest| files.contains(digest), &record).unwrap_or_default()
+            foreign(plan, &brought, &record).unwrap_or_default()
         };
+        let why = |change: &dyn Fn(&mut GateRecord)| of(&plan, change);
         assert_eq!(why(&|_| {}), "");
         assert!(why(&|record| record.definition = Digest::of(b"")).contains("definition"));
         assert!(why(&|record| record.quick = true).contains("subset"));
-        let other =
-            |record: &mut GateRecord| record.candidate.artifacts[0].sha256 = Digest::of(b"");
-        assert!(why(&other).contains("not what was brought"));
+        // Nothing of it, the other flavour's, or that for another backend.
+        for file in ["", "vanilla", "patched-vulkan"] {
+            let other =
+                |record: &mut GateRecord| record.candidate.artifacts[0].sha256 = Digest::of(file.as_bytes());
+            let said = why(&other);
+            assert!(said.contains("candidate") && said.contains("patched build for cpu"), "{file}: {said}");
+        }
         assert!(why(&|record| record.baseline.artifacts.clear()).contains("vanilla"));
+        let other = |record: &mut GateRecord| record.model.sha256 = Digest::of(b"another");
+        assert!(why(&other).contains("its model is not the"));
         let probe = |program: &'static [u8]| {
             move |record: &mut GateRecord| {
                 record.probes = vec![crate::model::ProbeStamp {
@@ -209,8 +242,20 @@ mod tests {
                 }];
             }
         };
-        assert_eq!(why(&probe(b"probe")), "");
-        assert!(why(&probe(b"another")).contains("probe of candidate"));
+        assert_eq!(why(&probe(b"patched-probe")), "");
+        for program in [&b"another"[..], b"vanilla-probe"] {
+            assert!(why(&probe(program)).contains("probe of candidate"));
+        }
+        let mut drafts = plan.clone();
+        drafts.common_mut().definition.draft_model = Some(crate::model::DraftModel {
+            fixture: "another".to_owned(),
+        });
+        assert!(of(&drafts, &|_| {}).contains("its draft model is not the another"));
+        let noted = |record: &mut GateRecord| {
+            let note = draft_note("another", &Digest::of(b"another"));
+            record.notes.push(note);
+        };
+        assert_eq!(of(&drafts, &noted), "");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::gate::logits::probe;
 use crate::hosts::probe::{Needs, features_here, glibc_of};
-use crate::model::{Base, Digest, Version};
+use crate::model::{Base, Digest, Flavour, Version};
 use crate::patchset::Series;
 use crate::process;
 
@@ -27,14 +27,64 @@ pub struct Kit {
     _lock: std::fs::File,
     /// Backends whose builds are in it.
     backends: BTreeSet<String>,
-    /// Names of the models in it.
-    fixtures: BTreeSet<String>,
+    /// What of it records must name.
+    brought: Brought,
     glibc: Option<Version>,
     /// Whether a build is for this very processor.
     is_native: bool,
-    /// Digests of programs, libraries and probes.
-    files: BTreeSet<Digest>,
     sizes: BTreeMap<PathBuf, u64>,
+}
+
+/// Digests of what is brought, by what records say that they ran.
+#[derive(Clone, Debug, Default)]
+pub struct Brought {
+    /// Programs and libraries, by `<flavour>-<backend>`.
+    builds: BTreeMap<String, BTreeSet<Digest>>,
+    /// Programs that read logits, in the same way.
+    probes: BTreeMap<String, Digest>,
+    /// Models, by name.
+    fixtures: BTreeMap<String, Digest>,
+}
+
+impl Brought {
+    /// The name of the build that a side asks for. Without any patch the vanilla build stands in for the patched one.
+    fn name(&self, flavour: Flavour, backend: &str) -> String {
+        let names = [flavour, Flavour::Vanilla].map(|flavour| format!("{flavour}-{backend}"));
+        let brought = names.iter().find(|name| self.builds.contains_key(*name));
+        brought.unwrap_or(&names[0]).clone()
+    }
+
+    /// Whether a program or library of this digest is part of that very build.
+    pub fn holds(&self, flavour: Flavour, backend: &str, digest: &Digest) -> bool {
+        let build = self.builds.get(&self.name(flavour, backend));
+        build.is_some_and(|files| files.contains(digest))
+    }
+
+    /// Whether the program that reads logits of that build has this digest.
+    pub fn is_probe(&self, flavour: Flavour, backend: &str, digest: &Digest) -> bool {
+        self.probes.get(&self.name(flavour, backend)) == Some(digest)
+    }
+
+    /// The digest of a model.
+    pub fn fixture(&self, name: &str) -> Option<Digest> {
+        self.fixtures.get(name).copied()
+    }
+
+    /// Adds a file of a build.
+    pub fn add(&mut self, flavour: Flavour, backend: &str, digest: Digest) {
+        let files = self.builds.entry(format!("{flavour}-{backend}"));
+        files.or_default().insert(digest);
+    }
+
+    /// Adds the program that reads logits of a build.
+    pub fn add_probe(&mut self, flavour: Flavour, backend: &str, digest: Digest) {
+        self.probes.insert(format!("{flavour}-{backend}"), digest);
+    }
+
+    /// Adds a model.
+    pub fn add_fixture(&mut self, name: &str, digest: Digest) {
+        self.fixtures.insert(name.to_owned(), digest);
+    }
 }
 
 /// What a host gets of a kit.
@@ -75,10 +125,9 @@ impl Kit {
             dir,
             _lock: lock,
             backends: BTreeSet::new(),
-            fixtures: BTreeSet::new(),
+            brought: Brought::default(),
             glibc: None,
             is_native: false,
-            files: BTreeSet::new(),
             sizes: BTreeMap::new(),
         };
         fs_err::create_dir(kit.root())?;
@@ -143,7 +192,8 @@ impl Kit {
         for artifact in &manifest.artifacts {
             let copied = to.join(&artifact.path);
             fs_err::copy(build.dir.join(&artifact.path), &copied)?;
-            self.look(&copied)?;
+            let digest = self.look(&copied)?;
+            (self.brought).add(manifest.flavour, &manifest.backend, digest);
         }
         let from = build.dir.join("out/bin");
         for entry in fs_err::read_dir(&from)? {
@@ -167,7 +217,8 @@ impl Kit {
         }
         if build.dir.join("src/include").is_dir() {
             probe::ship(ctx, build, &to).context(|| format!("the logits probe of {name}"))?;
-            self.look(&to.join(probe::BROUGHT))?;
+            let digest = self.look(&to.join(probe::BROUGHT))?;
+            (self.brought).add_probe(manifest.flavour, &manifest.backend, digest);
         }
         self.is_native |= manifest
             .flags
@@ -182,29 +233,29 @@ impl Kit {
         let dir = self.root().join("target/fixtures");
         fs_err::create_dir_all(&dir)?;
         let to = dir.join(format!("{name}.gguf"));
-        fs_err::copy(file, to)?;
-        self.fixtures.insert(name.to_owned());
+        fs_err::copy(file, &to)?;
+        self.brought.add_fixture(name, Digest::of_file(&to)?);
         Ok(())
     }
 
-    /// Takes note of a program or library.
-    fn look(&mut self, file: &Path) -> Result<()> {
+    /// Takes note of a program or library, and gives its digest.
+    fn look(&mut self, file: &Path) -> Result<Digest> {
         let bytes = fs_err::read(file)?;
         self.glibc = self.glibc.take().max(glibc_of(&bytes));
-        self.files.insert(Digest::of(&bytes));
-        Ok(())
+        Ok(Digest::of(&bytes))
     }
 
-    /// Whether a program or library of this digest is in it.
-    pub fn holds(&self, digest: &Digest) -> bool {
-        self.files.contains(digest)
+    /// What of it records must name.
+    pub fn brought(&self) -> &Brought {
+        &self.brought
     }
 
     /// What rsync leaves out for a host that gets `part`.
     pub fn excludes(&self, part: &Part) -> Vec<String> {
         let backends = self.backends.difference(&part.backends);
         let backends = backends.map(|backend| format!("/target/llama/*/*-{backend}"));
-        let fixtures = self.fixtures.difference(&part.fixtures);
+        let fixtures = self.brought.fixtures.keys();
+        let fixtures = fixtures.filter(|name| !part.fixtures.contains(*name));
         let fixtures = fixtures.map(|name| format!("/target/fixtures/{name}.gguf"));
         backends.chain(fixtures).collect()
     }

@@ -32,7 +32,7 @@ use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::gate::definition::Plan;
 use crate::gate::{self, Request, built_for, device};
-use crate::model::{Base, GateBackend, Host, HostsFile, ModelSource, SkippedGate};
+use crate::model::{Base, ChashGate, GateBackend, Host, HostsFile, ModelSource, SkippedGate};
 use crate::patchset::Series;
 use crate::project::suggest;
 use kit::{Kit, Part};
@@ -288,7 +288,7 @@ fn prepare(ctx: &Ctx, base: &Base, tasks: &mut [Task]) -> Result<Kit> {
             task.part
                 .backends
                 .extend(backends.map(|backend| backend.name().to_owned()));
-            if let ModelSource::Fixture(name) = &definition.model {
+            for name in fixtures(definition) {
                 task.part.fixtures.insert(name.clone());
                 models.insert(name.clone());
             }
@@ -298,6 +298,16 @@ fn prepare(ctx: &Ctx, base: &Base, tasks: &mut [Task]) -> Result<Kit> {
         kit.add_fixture(&name, &crate::fixture::ensure(ctx, &name)?)?;
     }
     Ok(kit)
+}
+
+/// The models of a gate that are made here.
+fn fixtures(definition: &ChashGate) -> impl Iterator<Item = &String> {
+    let model = match &definition.model {
+        ModelSource::Fixture(name) => Some(name),
+        _ => None,
+    };
+    let draft = definition.draft_model.as_ref().map(|draft| &draft.fixture);
+    model.into_iter().chain(draft)
 }
 
 type GateBackendName = &'static str;
@@ -322,6 +332,18 @@ mod tests {
         assert_eq!(error.hints(), ["sudo apt-get install rsync"]);
         let error = check_tools(&Fake::complete().without("ssh")).unwrap_err();
         assert_eq!(error.hints(), ["sudo apt-get install openssh-client"]);
+    }
+
+    #[test]
+    fn a_draft_model_is_brought_too() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let project = crate::project::Project::new(root, root).unwrap();
+        let names = ["chash-qwen4exp-sidecar".to_owned()];
+        let plans = gate::definition::load(&project, &names, false).unwrap();
+        let definition = &plans[0].common().definition;
+        let draft = &definition.draft_model.as_ref().unwrap().fixture;
+        let found: Vec<&String> = fixtures(definition).collect();
+        assert!(found.len() == 2 && found.contains(&draft), "{found:?}");
     }
 
     #[test]
