@@ -18,71 +18,12 @@ use crate::model::{
 use crate::project::{Project, suggest};
 pub use sweep::Setting;
 
+mod flags;
 mod sides;
 mod sweep;
 
 /// Files of `gates/` that are no definitions.
 const OTHERS: [&str; 2] = ["fixtures.toml", "goldens.toml"];
-
-/// Flags that the gate sets itself; a definition that sets them too would compare something
-/// else than it says.
-const OWN_FLAGS: [&str; 53] = [
-    "-m",
-    "--model",
-    "-mu",
-    "--model-url",
-    "-hf",
-    "-hfr",
-    "--hf-repo",
-    "-hff",
-    "--hf-file",
-    "-fit",
-    "--fit",
-    "-c",
-    "--ctx-size",
-    "-np",
-    "--parallel",
-    "-cb",
-    "--cont-batching",
-    "--host",
-    "--port",
-    "--reuse-port",
-    "--api-key",
-    "--api-key-file",
-    "--log-file",
-    "--log-disable",
-    "--log-jsonl",
-    "--spec-type",
-    "--spec-draft-n-max",
-    "--api-prefix",
-    "-ctxcp",
-    "--ctx-checkpoints",
-    "--swa-checkpoints",
-    "-cram",
-    "--cache-ram",
-    "--ssl-key-file",
-    "--ssl-cert-file",
-    "-nocb",
-    "--no-cont-batching",
-    // Where it computes, which `backend` and `device` say.
-    "-dev",
-    "--device",
-    "-mg",
-    "--main-gpu",
-    "--list-devices",
-    // Another model than the one that the record names.
-    "-hfd",
-    "-hfrd",
-    "--hf-repo-draft",
-    "--spec-draft-hf",
-    "-md",
-    "--model-draft",
-    "--spec-draft-model",
-    "-dr",
-    "--docker-repo",
-    "--models-dir",
-    "--models-preset",
-];
 
 /// Longest time limit: a week, in seconds. A longer one is no limit, and cannot be added to a time.
 const LONGEST: u64 = 7 * 24 * 3600;
@@ -196,7 +137,9 @@ pub fn load(project: &Project, ids: &[String], quick: bool) -> Result<Vec<Plan>>
     found
         .iter()
         .map(|(id, path)| {
-            load_one(&dir, id, path, quick).context(|| format!("in {}", project.show(path)))
+            let checked = |plan: Plan| flags::check_plan(&plan).map(|()| plan);
+            let plan = load_one(&dir, id, path, quick).and_then(checked);
+            plan.context(|| format!("in {}", project.show(path)))
         })
         .collect()
 }
@@ -417,25 +360,6 @@ fn settings(definition: DraftsGate, quick: bool) -> Result<Vec<DraftsSetting>> {
     Ok(settings)
 }
 
-fn own_flags(flags: &[String]) -> Result<()> {
-    for flag in flags {
-        let name = flag.split('=').next().unwrap_or_default();
-        // The server takes both.
-        let name = match name.starts_with("--") {
-            true => name.replace('_', "-"),
-            false => name.to_owned(),
-        };
-        // A preset names a model, and sets what the gate sets.
-        let is_preset = name.starts_with("--") && name.ends_with("-default");
-        if is_preset || OWN_FLAGS.contains(&name.as_str()) {
-            return Err(Error::config(format!(
-                "flags holds `{name}`, which the gate sets itself"
-            )));
-        }
-    }
-    Ok(())
-}
-
 /// Reduces `all` to `subset`, which must be part of it.
 fn keep<T: PartialEq>(
     key: &str,
@@ -501,7 +425,7 @@ fn servers(definition: &ChashGate) -> Result<()> {
     if definition.budget == Some(0) {
         return fail("budget is 0; nothing would be run");
     }
-    own_flags(&definition.flags)?;
+    flags::check(&definition.flags)?;
     sides::check_device(definition)?;
     sides::check(definition, "baseline", &definition.baseline)?;
     sides::check(definition, "candidate", &definition.candidate)

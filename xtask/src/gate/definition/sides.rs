@@ -61,6 +61,7 @@ pub fn check(gate: &ChashGate, key: &str, side: &SideDefinition) -> Result<()> {
             )));
         }
     }
+    super::flags::check_env(gate, key, side)?;
     if !side.is_running() {
         if side.api_key_env.is_some() || side.remote || side.n_max.is_some() {
             return fail(

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::model::ChashGate;
 
-use super::{ChashPlan, keep, own_flags, unique};
+use super::{ChashPlan, flags as server_flags, keep, unique};
 
 /// A way to run both servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub fn check(name: &str, flags: &[String]) -> Result<()> {
             "setting name `{name}`: only letters, digits, `-`, `.` and `_` are allowed"
         )));
     }
-    own_flags(flags)
+    server_flags::check(flags)
 }
 
 /// What a setting narrows must be part of what the definition runs, since that is checked, shown
