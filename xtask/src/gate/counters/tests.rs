@@ -73,7 +73,7 @@ fn counts_as_they_must_be_pass() {
 #[test]
 fn each_planted_count_gives_its_verdict() {
     type Change = &'static (dyn Fn(Run, &mut Answer) + Sync);
-    let faults: [(&str, Change, Verdict, &str); 8] = [
+    let faults: [(&str, Change, Verdict, &str); 9] = [
         (
             "as many launches",
             &|_, answer| set(answer, "launches_dft", 30),
@@ -129,6 +129,16 @@ fn each_planted_count_gives_its_verdict() {
             &|run, answer| answer.tokens[0] += u32::from(run == Run::Candidate),
             Verdict::Inconclusive,
             "gave other tokens",
+        ),
+        (
+            "fewer launches than any",
+            &|run, answer| {
+                if run == Run::Candidate {
+                    set(answer, "launches_dft", 0);
+                }
+            },
+            Verdict::Inconclusive,
+            "counts no launch at all",
         ),
         (
             "nothing was drafted",

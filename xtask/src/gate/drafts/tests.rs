@@ -112,7 +112,7 @@ fn a_baseline_that_differs_from_itself_judges_nobody() {
 #[test]
 fn what_does_not_do_its_work_proves_nothing() {
     type Change<'a> = &'a (dyn Fn(&Session<'_>, &mut Answers) + Sync);
-    let cases: [(Change<'_>, &str); 6] = [
+    let cases: [(Change<'_>, &str); 7] = [
         (
             &|_, answers| answers.trace = Some(String::new()),
             "nothing was drafted",
@@ -142,6 +142,16 @@ fn what_does_not_do_its_work_proves_nothing() {
                 }
             },
             "does not count them",
+        ),
+        // Fewer than any other: nobody drafts without a launch.
+        (
+            &|session, answers| {
+                for answer in answers.waves.iter_mut().flatten() {
+                    let launches = if session.run == Run::Candidate { 0 } else { 4 };
+                    answer.counters = Some([("launches_dft".to_owned(), launches)].into());
+                }
+            },
+            "counts no launch at all",
         ),
     ];
     for (change, expected) in cases {
