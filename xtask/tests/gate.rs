@@ -324,6 +324,23 @@ fn one_gates_error_does_not_hide_what_another_finds() {
     assert_eq!(json["data"]["gates"][0]["verdict"], "inconclusive");
 }
 
+/// Baseline and candidate would have read different ones.
+#[test]
+fn a_model_that_is_replaced_on_the_way_is_no_pass() {
+    let setup = setup("good", "good");
+    let path = |name: &str| setup.dir.path().join(name);
+    let other = "printf GGUX >\"$(dirname \"$0\")/../model.gguf\"";
+    fake_server::install(&path("b"), "good", &path("pids"), other);
+    let (code, text) = setup.run(&["--quick"]);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("model.gguf was replaced while it was compared"), "{text}");
+    // The same bytes anew are the same model.
+    let same = "printf GGUX >\"$(dirname \"$0\")/../other\"; mv \"$(dirname \"$0\")/../other\" \"$(dirname \"$0\")/../model.gguf\"";
+    fake_server::install(&path("b"), "good", &path("pids"), same);
+    let (code, text) = setup.run(&["--quick"]);
+    assert_eq!(code, 0, "{text}");
+}
+
 /// What a page cannot be written into does not change what was found.
 #[test]
 fn a_page_that_cannot_be_written_leaves_the_verdict() {

@@ -93,6 +93,7 @@ use crate::model::{
 use crate::patchset::Patch;
 use definition::Plan;
 use ending::Ending;
+use held::Held;
 use session::Halt;
 use sides::{Sides, void};
 use work::{Found, Work};
@@ -356,15 +357,29 @@ fn file_time(time: &str) -> String {
     time.chars().filter(|c| !matches!(c, ':' | '-')).collect()
 }
 
-fn model_stamp(name: String, model: &Path) -> Result<ModelStamp> {
+fn model_stamp(name: String, model: &Path) -> Result<(ModelStamp, Option<Held>)> {
     if model.as_os_str().is_empty() {
-        return Ok(ModelStamp::none());
+        return Ok((ModelStamp::none(), None));
     }
-    Ok(ModelStamp {
+    let held = Held::take(model)?;
+    let stamp = ModelStamp {
         name,
-        size: fs_err::metadata(model)?.len(),
-        sha256: Digest::of_file(model)?,
-    })
+        size: held.size(),
+        sha256: held.sha256(),
+    };
+    Ok((stamp, Some(held)))
+}
+
+/// Fails where a model is no longer what was stamped: then the servers may have read different ones.
+fn check_model(what: &str, path: &Path, held: Option<&Held>) -> Result<()> {
+    match held.is_none_or(Held::stays) {
+        true => Ok(()),
+        false => Err(Error::environment(format!(
+            "{what} {} was replaced while it was compared",
+            path.display()
+        ))
+        .hint("run the same command again once nothing writes to it")),
+    }
 }
 
 /// Names the variables of our own environment that the servers do not see.
@@ -394,8 +409,12 @@ fn run_one(
     let mut plan = what.common().clone();
     let definition = what.common().definition.clone();
     let definition = &definition;
-    let model_stamp = model_stamp(name, &model)?;
+    let (model_stamp, held) = model_stamp(name, &model)?;
     let draft_model = missing::draft_model(ctx, definition)?;
+    let draft_held = match &draft_model {
+        Some((_, path)) => Some(Held::take(path)?),
+        None => None,
+    };
     let baseline = sides.side(definition, &definition.baseline, false, &model)?;
     let candidate = sides.side(definition, &definition.candidate, true, &model)?;
     say_what_is_removed(ctx);
@@ -438,6 +457,10 @@ fn run_one(
     // What was compared must still be what was checked.
     baseline.check_files()?;
     candidate.check_files()?;
+    check_model("the model", &model, held.as_ref())?;
+    if let Some((_, path)) = &draft_model {
+        check_model("the draft model", path, draft_held.as_ref())?;
+    }
     // Where nothing is run, nothing can be run on the same thing twice.
     let runs = definition.model != ModelSource::None;
     let nothing = match runs {

@@ -59,7 +59,7 @@ pub fn record(
             _ => Verdict::Inconclusive,
         },
         reason: Some(reason),
-        model: model_stamp(name, &model).unwrap_or_else(|_| ModelStamp::none()),
+        model: model_stamp(name, &model).map_or_else(|_| ModelStamp::none(), |(stamp, _)| stamp),
         baseline: stamp(&definition.baseline, false),
         candidate: stamp(&definition.candidate, true),
         n_predict: definition.n_predict,
