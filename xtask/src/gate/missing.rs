@@ -215,7 +215,9 @@ fn gpu(backend: GateBackend, dev: &Path) -> Option<Missing> {
         GateBackend::Vulkan => {
             let nodes = std::fs::read_dir(dev.join("dri")).into_iter().flatten();
             let mut names = nodes.flatten().map(|entry| entry.file_name());
-            names.any(|name| name.to_string_lossy().starts_with("renderD")) || nvidia()
+            let render = names.any(|name| name.to_string_lossy().starts_with("renderD"));
+            // Mesa's driver for WSL2 goes through the host's Direct3D.
+            render || nvidia() || dev.join("dxg").exists()
         }
     };
     (!there).then(|| {
@@ -312,6 +314,12 @@ mod tests {
         assert!(missing(GateBackend::Cuda));
         fs_err::write(dev.path().join("nvidia3"), "").unwrap();
         assert!(!missing(GateBackend::Cuda));
+        // WSL2 has this and nothing else.
+        let dev = tempfile::tempdir().unwrap();
+        fs_err::write(dev.path().join("dxg"), "").unwrap();
+        for backend in [GateBackend::Cuda, GateBackend::Vulkan] {
+            assert!(gpu(backend, dev.path()).is_none(), "{}", backend.name());
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::gate::client::Client;
 use crate::gate::orphans::{MARK, Mark};
 use crate::gate::session::Halt;
 use crate::process::{Group, Signal, describe, tied};
-use log::{announced_port, tail};
+use log::{Growing, tail};
 pub use log::{log_tail, log_text};
 
 mod log;
@@ -155,6 +155,7 @@ impl Server {
     fn wait_ready(&mut self, launch: &Launch<'_>, key: &str, halt: &Halt) -> Result<()> {
         let begun = Instant::now();
         let mut port = None;
+        let mut log = Growing::default();
         loop {
             halt.check()?;
             if let Some(status) = self.ended()? {
@@ -165,7 +166,7 @@ impl Server {
             }
             self.check_log()?;
             if port.is_none() {
-                port = announced_port(&log_text(&launch.log));
+                port = log.port(&launch.log);
                 if let Some(port) = port {
                     self.client = Client::new(port, key, launch.request);
                 }

@@ -6,9 +6,6 @@ use std::path::Path;
 /// Lines of a server's log that go into an error.
 const TAIL_LINES: usize = 20;
 
-/// Bytes of the log's beginning that the port is looked for in.
-const HEAD: u64 = 1 << 20;
-
 /// Bytes of the log's end that those lines are looked for in.
 const TAIL_BYTES: u64 = 16 << 10;
 
@@ -28,11 +25,39 @@ pub fn announced_port(log: &str) -> Option<u16> {
         })
 }
 
-/// The beginning of a log, where a server says its port.
+/// A log that grows while it is read.
+#[derive(Debug, Default)]
+pub struct Growing {
+    /// Bytes that were read.
+    read: u64,
+    /// What stands behind the last line break that was read.
+    rest: Vec<u8>,
+}
+
+impl Growing {
+    /// The port that is announced in what was written since the last call.
+    pub fn port(&mut self, path: &Path) -> Option<u16> {
+        let mut bytes = std::mem::take(&mut self.rest);
+        let old = bytes.len();
+        // A log that cannot be read yet is an empty one; the start limit ends the waiting.
+        let _ = std::fs::File::open(path).and_then(|mut file| {
+            file.seek(SeekFrom::Start(self.read))?;
+            file.take(super::LARGEST_LOG).read_to_end(&mut bytes)
+        });
+        self.read += (bytes.len() - old) as u64;
+        let port = announced_port(&String::from_utf8_lossy(&bytes));
+        let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
+        self.rest = bytes.split_off(whole);
+        port
+    }
+}
+
+/// A log as far as it is written.
 pub fn log_text(path: &Path) -> String {
     let mut bytes = Vec::new();
-    // A log that cannot be read yet is an empty one; the start limit ends the waiting.
-    let _ = std::fs::File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut bytes));
+    // One that cannot be read says nothing.
+    let _ = std::fs::File::open(path)
+        .and_then(|file| file.take(super::LARGEST_LOG).read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -91,6 +116,26 @@ mod tests {
         );
         let other = "connecting to http://127.0.0.1:1\nlistening on http://127.0.0.1:2 - ready\n";
         assert_eq!(announced_port(other), Some(2));
+    }
+
+    #[test]
+    fn a_port_is_found_however_late_it_is_announced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let mut log = Growing::default();
+        assert_eq!(log.port(&path), None, "there is none yet");
+        std::fs::write(&path, "x\n".repeat(1 << 20)).unwrap();
+        assert_eq!(log.port(&path), None);
+        let mut file = std::fs::File::options().append(true).open(&path).unwrap();
+        let mut say = |text: &str| {
+            std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+            log.port(&path)
+        };
+        // Half a line could hold half of the number.
+        assert_eq!(say("y\nI srv listening on http://127.0.0.1:43"), None);
+        assert_eq!(say("033"), None);
+        assert_eq!(say("\nz"), Some(43033));
+        assert_eq!(say("z\n"), None, "each line is read once");
     }
 
     #[test]
