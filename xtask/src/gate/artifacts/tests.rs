@@ -252,6 +252,11 @@ fn the_stamp_must_be_that_of_the_manifest_and_of_the_series() {
     use crate::model::{Digest, Flavour};
     let dir = tempfile::tempdir().unwrap();
     let toy = crate::toy::Toy::with_two_patches();
+    let mut without = toy.load();
+    without.id = Digest::of(b"set");
+    let magic = std::str::from_utf8(build::stamp::MAGIC).unwrap();
+    let field = format!("const char field[] = \"{magic}\";\n");
+    toy.patch("first", crate::toy::HOOK, &[("src/hook.cpp", &field)]);
     let mut series = toy.load();
     series.id = Digest::of(b"set");
     let id = series.id.to_string();
@@ -286,6 +291,14 @@ fn the_stamp_must_be_that_of_the_manifest_and_of_the_series() {
             "{name}: {check:?}"
         );
     }
+    // Where no patch brings the field there is none, and that is all right.
+    let of = |build: &Build| stamp(&vanilla, build, &without).unwrap();
+    let bare = patched("f", b"set", None);
+    assert_eq!(of(&bare).verdict, Pass, "{:?}", of(&bare));
+    assert_eq!(judged(&bare).verdict, Fail);
+    assert_eq!(of(&patched("g", b"other", None)).verdict, Fail);
+    let check = of(&patched("h", b"set", Some(&id)));
+    assert!(check.reason.unwrap().contains("no patch of the series brings one"));
     let stamped = build(&dir.path().join("w"), Flavour::Vanilla, None, Some(&id));
     let check = stamp(&stamped, &patched("e", b"set", Some(&id)), &series).unwrap();
     assert!(
