@@ -225,9 +225,13 @@ fn a_run_leaves_a_page_and_can_be_reported_and_compared() {
 #[test]
 fn quick_says_that_it_is_quick_and_json_is_one_document() {
     let setup = setup("good", "good");
+    let other = DEFINITION.replace("id = \"same\"", "id = \"seldom\"\ndefault = false");
+    std::fs::write(setup.dir.path().join("gates/seldom.toml"), other).unwrap();
     let output = setup.command(&["--quick", "--json"]).output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["status"], "good");
+    let left_out = serde_json::json!([{ "gate": "seldom", "reason": "its definition is no default" }]);
+    assert_eq!(json["data"]["left_out"], left_out);
     assert_eq!(json["data"]["verdict"], "pass");
     assert_eq!(json["data"]["gates"][0]["quick"], true);
     assert_eq!(

@@ -24,7 +24,7 @@ use crate::model::{Metric, Profile, Variant, Verdict};
 pub struct GateArgs {
     #[command(flatten)]
     base: BaseArg,
-    /// Run only these gates [default: every definition in gates/]
+    /// Run only these gates [default: those of gates/ that are a default and, unless servers are named, of the base]
     #[arg(long = "gate", value_name = "ID", num_args = 1..)]
     gates: Vec<String>,
     /// Run the quick subset of each definition
@@ -337,6 +337,7 @@ fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
             "gates": records,
             "blessed": report.blessed,
             "skipped": report.skipped,
+            "left_out": report.left_out,
             "errors": errors,
         }),
         status: match report.verdict {

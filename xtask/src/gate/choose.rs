@@ -8,12 +8,21 @@ use crate::gate::definition::Plan;
 use crate::model::PatchManifest;
 use crate::patchset::Series;
 
-/// Keeps the gates of a base. A gate that patches name is theirs: it runs on the bases whose series
+/// A gate that is not run, since nobody named it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct LeftOut {
+    /// The gate.
+    pub gate: String,
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// Keeps the gates of a base, and gives the others. A gate that patches name is theirs: it runs on the bases whose series
 /// has one of them. A gate that no patch names runs on every base.
 ///
 /// Refuses where a gate is missing that a patch of the base is to be judged by: a lost or misspelt
 /// definition would pass by not being there.
-pub fn of_base(ctx: &Ctx, base: Option<&str>, plans: &mut Vec<Plan>) -> Result<()> {
+pub fn of_base(ctx: &Ctx, base: Option<&str>, plans: &mut Vec<Plan>) -> Result<Vec<LeftOut>> {
     let base = ctx.project.base(base)?;
     let mut own = BTreeSet::new();
     for patch in Series::load(&ctx.project, &base)?.patches {
@@ -40,23 +49,28 @@ pub fn of_base(ctx: &Ctx, base: Option<&str>, plans: &mut Vec<Plan>) -> Result<(
             others.join(" ")
         ));
     }
-    Ok(())
+    Ok(left_out(others, "it judges patches that are not in the series of the base"))
 }
 
-/// Leaves out what runs only where it is named, and says so.
-pub fn defaults(ctx: &Ctx, plans: &mut Vec<Plan>) -> Result<()> {
-    let left_out = part(plans, |plan| plan.common().definition.default);
+fn left_out(gates: Vec<String>, reason: &'static str) -> Vec<LeftOut> {
+    let gates = gates.into_iter();
+    gates.map(|gate| LeftOut { gate, reason }).collect()
+}
+
+/// Leaves out what runs only where it is named, says so, and gives it.
+pub fn defaults(ctx: &Ctx, plans: &mut Vec<Plan>) -> Result<Vec<LeftOut>> {
+    let others = part(plans, |plan| plan.common().definition.default);
     if plans.is_empty() {
         return Err(Error::usage("no gate runs without being named")
-            .hint(format!("cargo xtask gate --gate {}", left_out.join(" "))));
+            .hint(format!("cargo xtask gate --gate {}", others.join(" "))));
     }
-    if !left_out.is_empty() {
+    if !others.is_empty() {
         ctx.sink.note(&format!(
             "not run, since its definition is no default: {0} (cargo xtask gate --gate {0})",
-            left_out.join(" ")
+            others.join(" ")
         ));
     }
-    Ok(())
+    Ok(left_out(others, "its definition is no default"))
 }
 
 fn id(plan: &Plan) -> &str {
@@ -138,10 +152,12 @@ mod tests {
     fn a_base_runs_the_gates_of_its_patches_and_those_of_none() {
         let toy = toy();
         let mut plans = load(&toy);
-        of_base(&toy.ctx, Some("toy"), &mut plans).unwrap();
+        let others = of_base(&toy.ctx, Some("toy"), &mut plans).unwrap();
         assert_eq!(ids(&plans), ["both", "chash", "general"]);
-        defaults(&toy.ctx, &mut plans).unwrap();
+        assert!(others.len() == 1 && others[0].gate == "theirs", "{others:?}");
+        let others = defaults(&toy.ctx, &mut plans).unwrap();
         assert_eq!(ids(&plans), ["chash", "general"]);
+        assert!(others.len() == 1 && others[0].gate == "both", "{others:?}");
     }
 
     #[test]

@@ -78,6 +78,7 @@ mod unjudged;
 mod variant;
 pub mod work;
 
+pub use choose::LeftOut;
 pub use sides::{built_for, ready_builds};
 
 use std::path::{Path, PathBuf};
@@ -137,6 +138,8 @@ pub struct Report {
     pub report: PathBuf,
     /// Gates that did not run since something is not there.
     pub skipped: Vec<SkippedGate>,
+    /// Gates that are not for this run, since nobody named them.
+    pub left_out: Vec<LeftOut>,
     /// Over all gates. Those that were skipped count where they were named; where nothing ran,
     /// nothing can be said.
     pub verdict: Verdict,
@@ -165,7 +168,7 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         goldens::check_request(request)?;
         goldens::check_committed(ctx)?;
     }
-    let mut plans = plans(ctx, request)?;
+    let (mut plans, left_out) = chosen(ctx, request)?;
     variant::fit(ctx, request.variant, &mut plans)?;
     let dir = ctx.project.gate_dir();
     fs_err::create_dir_all(&dir)?;
@@ -270,6 +273,7 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         files,
         report,
         skipped,
+        left_out,
         run: run.stamp().id.clone(),
         errors,
     })
@@ -277,14 +281,20 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
 
 /// The gates of a request: those that it names, or those of its base that run by default.
 pub fn plans(ctx: &Ctx, request: &Request) -> Result<Vec<Plan>> {
+    chosen(ctx, request).map(|(plans, _)| plans)
+}
+
+/// As [`plans`], with those that are left out.
+fn chosen(ctx: &Ctx, request: &Request) -> Result<(Vec<Plan>, Vec<LeftOut>)> {
     let mut plans = definition::load(&ctx.project, &request.gates, request.quick)?;
+    let mut left_out = Vec::new();
     if request.gates.is_empty() {
         if request.servers.is_none() {
-            choose::of_base(ctx, request.base.as_deref(), &mut plans)?;
+            left_out = choose::of_base(ctx, request.base.as_deref(), &mut plans)?;
         }
-        choose::defaults(ctx, &mut plans)?;
+        left_out.extend(choose::defaults(ctx, &mut plans)?);
     }
-    Ok(plans)
+    Ok((plans, left_out))
 }
 
 /// Whether an error of one gate ends the run: it is not about that gate's servers.

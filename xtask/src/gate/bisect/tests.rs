@@ -10,6 +10,7 @@ fn report(record: GateRecord) -> Report {
         files: Vec::new(),
         report: std::path::PathBuf::new(),
         skipped: Vec::new(),
+        left_out: Vec::new(),
         blessed: Vec::new(),
         run: String::new(),
         errors: Vec::new(),
