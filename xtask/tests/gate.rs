@@ -230,7 +230,8 @@ fn quick_says_that_it_is_quick_and_json_is_one_document() {
     let output = setup.command(&["--quick", "--json"]).output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["status"], "good");
-    let left_out = serde_json::json!([{ "gate": "seldom", "reason": "its definition is no default" }]);
+    let left_out =
+        serde_json::json!([{ "gate": "seldom", "reason": "its definition is no default" }]);
     assert_eq!(json["data"]["left_out"], left_out);
     assert_eq!(json["data"]["verdict"], "pass");
     assert_eq!(json["data"]["gates"][0]["quick"], true);
@@ -279,8 +280,14 @@ fn two_scripts_of_which_nothing_is_seen_are_inconclusive() {
     }
     let (code, text) = setup.run(&["--quick"]);
     assert_eq!(code, 3, "{text}");
-    assert!(text.contains("of neither side was seen what computes"), "{text}");
-    assert!(text.contains("candidate, not verified: what computes"), "{text}");
+    assert!(
+        text.contains("of neither side was seen what computes"),
+        "{text}"
+    );
+    assert!(
+        text.contains("candidate, not verified: what computes"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -337,7 +344,10 @@ fn a_model_that_is_replaced_on_the_way_is_no_pass() {
     fake_server::install(&path("b"), "good", &path("pids"), other);
     let (code, text) = setup.run(&["--quick"]);
     assert_eq!(code, 2, "{text}");
-    assert!(text.contains("model.gguf was replaced while it was compared"), "{text}");
+    assert!(
+        text.contains("model.gguf was replaced while it was compared"),
+        "{text}"
+    );
     // The same bytes anew are the same model.
     let same = "printf GGUX >\"$(dirname \"$0\")/../other\"; mv \"$(dirname \"$0\")/../other\" \"$(dirname \"$0\")/../model.gguf\"";
     fake_server::install(&path("b"), "good", &path("pids"), same);
@@ -413,7 +423,10 @@ fn a_candidate_that_alone_hangs_when_it_is_asked_to_end_fails() {
     let (code, text) = hangs("b");
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("gate same: fail"), "{text}");
-    assert!(text.contains("1 of 1 servers of the candidate had to be killed"), "{text}");
+    assert!(
+        text.contains("1 of 1 servers of the candidate had to be killed"),
+        "{text}"
+    );
     let (code, text) = hangs("a");
     assert_eq!(code, 0, "{text}");
 }
@@ -460,7 +473,10 @@ fn a_switch_that_the_server_does_not_know_is_no_pass() {
     let (code, text) = gate("");
     assert_eq!(code, 3, "{text}");
     let words = "the candidate sets OPENCOTI_NOBODYS, and neither its program nor a library";
-    assert!(text.contains(words) && text.contains("nothing was switched"), "{text}");
+    assert!(
+        text.contains(words) && text.contains("nothing was switched"),
+        "{text}"
+    );
     let (code, text) = gate("# OPENCOTI_NOBODYS");
     assert_eq!(code, 0, "{text}");
 }

@@ -299,7 +299,10 @@ fn records_of_all_hosts_come_back_and_nothing_stays_there() {
     assert_eq!(ran.verdict("near", "d-none"), "skipped");
     // A page that cannot be written leaves the verdict: once the run has begun, a folder stands where it goes.
     let page = setup.path("check out/target/gate/report.html");
-    let block = format!("mkdir -p '{}/x'; exec /usr/bin/uname \"$@\"", page.display());
+    let block = format!(
+        "mkdir -p '{}/x'; exec /usr/bin/uname \"$@\"",
+        page.display()
+    );
     setup.sshd.shim("uname", &block);
     let ran = setup.gate(&["--host", "far", "--gate", "b-flip"]).ends(1);
     setup.sshd.unshim("uname");
@@ -369,7 +372,9 @@ fn a_host_that_cannot_be_used_is_named_and_the_others_go_on() {
     says("<h1>inconclusive</h1>");
     fs::write(&page, "<h1>pass</h1>").unwrap();
     fs::write(page.with_extension("md"), "# Gates: PASS").unwrap();
-    let ran = setup.gate(&["--host", "closed", "--gate", "a-good"]).ends(2);
+    let ran = setup
+        .gate(&["--host", "closed", "--gate", "a-good"])
+        .ends(2);
     assert_eq!(ran.json["data"]["runs"].as_array().unwrap().len(), 1);
     says("<h1>inconclusive</h1>");
     says("closed");

@@ -237,6 +237,40 @@ fn a_wrong_index_in_one_lane_is_caught() {
         let reason = cell["reason"].as_str().unwrap_or_default();
         assert!(reason.contains(word), "{gate}: {reason}");
     }
+    a_kernel_that_is_none_is_no_pass(&dir);
+}
+
+/// Off against off, which only the log of the program that reads logits says.
+fn a_kernel_that_is_none_is_no_pass(dir: &Path) {
+    let server = patched_server(dir);
+    let server = server.to_str().unwrap();
+    for (kernels, code, word) in [
+        ("nosuch", 3, "`nosuch`, which is no kernel"),
+        ("pad", 0, "pass"),
+    ] {
+        let text = format!(
+            "schema = 1\nid = \"planted-logits\"\nkind = \"logits\"\ntitle = \"T\"\nsingle = 2\n\
+             model = {{ fixture = \"launch-nextn\" }}\nbaseline = {{ build = \"patched\" }}\n\
+             candidate = {{ build = \"patched\", env = {{ OPENCOTI_EXT_KERNELS = \"{kernels}\" }} }}\n\
+             [[setting]]\nname = \"a\"\n\
+             [[prompt]]\nname = \"p\"\ngenerate = {{ seed = 2, length = 20, low = 4, high = 2048 }}\n"
+        );
+        put(&dir.join("gates/planted-logits.toml"), &text);
+        let gate = [
+            "gate",
+            "--gate",
+            "planted-logits",
+            "--baseline",
+            server,
+            "--candidate",
+            server,
+        ];
+        let output = xtask(dir, &gate);
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert_eq!(output.status.code(), Some(code), "{kernels}: {said}");
+        assert!(said.contains(word), "{kernels}: {said}");
+    }
 }
 
 /// The crate and a workspace for it alone.

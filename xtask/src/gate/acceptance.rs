@@ -531,7 +531,10 @@ mod tests {
             });
             assert_eq!(record.verdict, Verdict::Inconclusive, "{record:?}");
             let reason = record.reason.unwrap();
-            assert!(reason.contains("candidate gave the id 0 and no other"), "{reason}");
+            assert!(
+                reason.contains("candidate gave the id 0 and no other"),
+                "{reason}"
+            );
         }
         // A circle of two.
         let circle = |accepted: [u64; 2]| {
@@ -547,7 +550,10 @@ mod tests {
         let record = circle([7000, 9900]);
         assert_eq!(record.verdict, Verdict::Inconclusive, "{record:?}");
         let reason = record.reason.unwrap();
-        assert!(reason.contains("of other tokens for 3 of 3 prompts, first `a`"), "{reason}");
+        assert!(
+            reason.contains("of other tokens for 3 of 3 prompts, first `a`"),
+            "{reason}"
+        );
         // Other roundings give other tokens, of which about as many are accepted.
         assert_eq!(circle([7000, 7010]).verdict, Verdict::Pass);
         // More of the same tokens is what is wanted.

@@ -49,7 +49,10 @@ pub fn of_base(ctx: &Ctx, base: Option<&str>, plans: &mut Vec<Plan>) -> Result<V
             others.join(" ")
         ));
     }
-    Ok(left_out(others, "it judges patches that are not in the series of the base"))
+    Ok(left_out(
+        others,
+        "it judges patches that are not in the series of the base",
+    ))
 }
 
 fn left_out(gates: Vec<String>, reason: &'static str) -> Vec<LeftOut> {
@@ -154,7 +157,10 @@ mod tests {
         let mut plans = load(&toy);
         let others = of_base(&toy.ctx, Some("toy"), &mut plans).unwrap();
         assert_eq!(ids(&plans), ["both", "chash", "general"]);
-        assert!(others.len() == 1 && others[0].gate == "theirs", "{others:?}");
+        assert!(
+            others.len() == 1 && others[0].gate == "theirs",
+            "{others:?}"
+        );
         let others = defaults(&toy.ctx, &mut plans).unwrap();
         assert_eq!(ids(&plans), ["chash", "general"]);
         assert!(others.len() == 1 && others[0].gate == "both", "{others:?}");

@@ -254,7 +254,9 @@ fn purpose_missed(
         };
         return match (launches(baseline), launches(candidate)) {
             // It drafted, so that something was launched.
-            (Some(_), Some(0)) => Some("the candidate drafted, and counts no launch at all".to_owned()),
+            (Some(_), Some(0)) => {
+                Some("the candidate drafted, and counts no launch at all".to_owned())
+            }
             (Some(left), Some(right)) if right < left => None,
             (Some(left), Some(right)) => Some(format!(
                 "the candidate drafted as the baseline does: {right} launches against {left}"

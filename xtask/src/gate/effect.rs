@@ -95,11 +95,7 @@ impl Effects {
         self.told_in(ran, lines)
     }
 
-    fn told_in(
-        &self,
-        ran: Ran<'_>,
-        lines: impl Iterator<Item = Result<String>>,
-    ) -> Result<Told> {
+    fn told_in(&self, ran: Ran<'_>, lines: impl Iterator<Item = Result<String>>) -> Result<Told> {
         let on: Vec<(&String, &SwitchLog)> = (self.said.iter())
             .filter(|(name, _)| ran.env.get(*name).is_some_and(|value| is_on(value)))
             .collect();
@@ -107,9 +103,8 @@ impl Effects {
         if on.is_empty() || on.iter().any(|(_, said)| said.fault) {
             return Ok(Told::default());
         }
-        let works = |said: &SwitchLog| {
-            said.says.is_some() && (ran.drafts || said.when == SaysWhen::Always)
-        };
+        let works =
+            |said: &SwitchLog| said.says.is_some() && (ran.drafts || said.when == SaysWhen::Always);
         let asked = on.iter().filter(|(_, said)| works(said));
         let asked: BTreeSet<&String> = asked.map(|(name, _)| *name).collect();
         let (mut said_so, mut aside) = (BTreeSet::new(), BTreeMap::new());
@@ -275,9 +270,15 @@ fault = true
 
     #[test]
     fn a_switch_that_works_always_says_so_without_drafts() {
-        assert_eq!(doubt(&["KERNELS=all"], false, true, "W kernels are: x\n"), None);
+        assert_eq!(
+            doubt(&["KERNELS=all"], false, true, "W kernels are: x\n"),
+            None
+        );
         let found = doubt(&["KERNELS=all"], false, true, "W x\n").unwrap();
-        assert!(found.contains("OPENCOTI_KERNELS is set, and nothing shows"), "{found}");
+        assert!(
+            found.contains("OPENCOTI_KERNELS is set, and nothing shows"),
+            "{found}"
+        );
         assert_eq!(doubt(&["KERNELS=0"], false, true, "W x\n"), None);
     }
 
@@ -293,7 +294,10 @@ fault = true
             asides.doubt("OPENCOTI_FUSED")
         };
         let found = over(&[WINDOW, WINDOW]).unwrap();
-        assert!(found.contains("stood aside on each of 2 servers"), "{found}");
+        assert!(
+            found.contains("stood aside on each of 2 servers"),
+            "{found}"
+        );
         assert!(found.contains("p_min may end them"), "{found}");
         assert_eq!(over(&[WINDOW, ONE]), None);
         // One server may do both, as in two contexts.

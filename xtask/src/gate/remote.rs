@@ -287,7 +287,10 @@ mod tests {
     #[test]
     fn an_address_of_this_machine_is_one_of_its_names() {
         let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
-        let Ok(card) = socket.connect("198.51.100.1:9").and_then(|()| socket.local_addr()) else {
+        let Ok(card) = socket
+            .connect("198.51.100.1:9")
+            .and_then(|()| socket.local_addr())
+        else {
             return;
         };
         let url = format!("http://{}:8080", card.ip());

@@ -242,7 +242,11 @@ impl ServerRunner<'_> {
         }
         let asides = self.asides.lock().unwrap_or_else(|lock| lock.into_inner());
         asides.iter().find_map(|((is_candidate, switch), asides)| {
-            let side = if *is_candidate { "candidate" } else { "baseline" };
+            let side = if *is_candidate {
+                "candidate"
+            } else {
+                "baseline"
+            };
             Some(format!("{side}: {}", asides.doubt(switch)?))
         })
     }

@@ -124,14 +124,25 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("llama-server");
         let said = |set: &[(&str, &str)]| {
-            let env = set.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-            absent("candidate", &Side::of_path(&program, env.collect()).unwrap()).unwrap()
+            let env = set
+                .iter()
+                .map(|(name, value)| ((*name).into(), (*value).into()));
+            absent(
+                "candidate",
+                &Side::of_path(&program, env.collect()).unwrap(),
+            )
+            .unwrap()
         };
         std::fs::write(&program, b"\0OPENCOTI_ONE_MORE\0OPENCOTI_TWO\0").unwrap();
         let what = said(&[("OPENCOTI_TWO", "1"), ("OPENCOTI_ONE", "1")]).unwrap();
         assert!(what.contains("candidate sets OPENCOTI_ONE,"), "{what}");
         assert!(said(&[("opencoti_two", "1")]).is_some());
-        for known in [("OPENCOTI_TWO", "1"), ("OPENCOTI_ONE", "0"), ("OPENCOTI_ONE", ""), ("OTHER", "1")] {
+        for known in [
+            ("OPENCOTI_TWO", "1"),
+            ("OPENCOTI_ONE", "0"),
+            ("OPENCOTI_ONE", ""),
+            ("OTHER", "1"),
+        ] {
             assert_eq!(said(&[known]), None, "{known:?}");
         }
         // A library beside it may be what asks.

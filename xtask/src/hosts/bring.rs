@@ -110,7 +110,9 @@ fn foreign(plan: &Plan, brought: &Brought, record: &GateRecord) -> Option<String
         }
         let mut probes = record.probes.iter().filter(|probe| probe.side == name);
         if probes.any(|probe| !brought.is_probe(flavour, backend, &probe.program)) {
-            return Some(format!("the probe of {name} is not the one that was brought"));
+            return Some(format!(
+                "the probe of {name} is not the one that was brought"
+            ));
         }
     }
     if let ModelSource::Fixture(name) = &definition.model
@@ -223,10 +225,14 @@ mod tests {
         assert!(why(&|record| record.quick = true).contains("subset"));
         // Nothing of it, the other flavour's, or that for another backend.
         for file in ["", "vanilla", "patched-vulkan"] {
-            let other =
-                |record: &mut GateRecord| record.candidate.artifacts[0].sha256 = Digest::of(file.as_bytes());
+            let other = |record: &mut GateRecord| {
+                record.candidate.artifacts[0].sha256 = Digest::of(file.as_bytes())
+            };
             let said = why(&other);
-            assert!(said.contains("candidate") && said.contains("patched build for cpu"), "{file}: {said}");
+            assert!(
+                said.contains("candidate") && said.contains("patched build for cpu"),
+                "{file}: {said}"
+            );
         }
         assert!(why(&|record| record.baseline.artifacts.clear()).contains("vanilla"));
         let other = |record: &mut GateRecord| record.model.sha256 = Digest::of(b"another");

@@ -354,8 +354,14 @@ mod tests {
             host.backends.insert("cpu".to_owned(), set(&["g0"]));
             host.backends.insert("cuda".to_owned(), set(gates));
             host.named = named;
-            let text = Matrix { hosts: vec![host.clone()] }.text();
-            assert_eq!(text.contains("nothing was computed on cuda"), host.idle() == ["cuda"]);
+            let text = Matrix {
+                hosts: vec![host.clone()],
+            }
+            .text();
+            assert_eq!(
+                text.contains("nothing was computed on cuda"),
+                host.idle() == ["cuda"]
+            );
             kind(&[host])
         };
         let part = [Some(Pass), Some(Skipped), Some(Pass)];
@@ -363,7 +369,11 @@ mod tests {
         assert_eq!(on(&part, &["g1"], false), Some(Kind::Inconclusive));
         // A build that is not there leaves no gate to be brought.
         assert_eq!(on(&[Some(Pass)], &[], false), Some(Kind::Inconclusive));
-        assert_eq!(on(&[Some(Pass)], &[], true), None, "whoever names gates wants these");
+        assert_eq!(
+            on(&[Some(Pass)], &[], true),
+            None,
+            "whoever names gates wants these"
+        );
     }
 
     #[test]

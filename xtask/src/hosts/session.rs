@@ -346,10 +346,11 @@ mod tests {
         };
         let said = |code: i32, verdicts: &[Option<Verdict>]| {
             let mut one = OneHost::new(&task);
-            one.gates.extend(verdicts.iter().enumerate().map(|(at, verdict)| Cell {
-                verdict: *verdict,
-                ..Cell::missing(&format!("g{at}"))
-            }));
+            one.gates
+                .extend(verdicts.iter().enumerate().map(|(at, verdict)| Cell {
+                    verdict: *verdict,
+                    ..Cell::missing(&format!("g{at}"))
+                }));
             disagrees(code, &one, &task)
         };
         use Verdict::{Fail, Inconclusive, Pass, Skipped};

@@ -298,7 +298,12 @@ fn the_stamp_must_be_that_of_the_manifest_and_of_the_series() {
     assert_eq!(judged(&bare).verdict, Fail);
     assert_eq!(of(&patched("g", b"other", None)).verdict, Fail);
     let check = of(&patched("h", b"set", Some(&id)));
-    assert!(check.reason.unwrap().contains("no patch of the series brings one"));
+    assert!(
+        check
+            .reason
+            .unwrap()
+            .contains("no patch of the series brings one")
+    );
     let stamped = build(&dir.path().join("w"), Flavour::Vanilla, None, Some(&id));
     let check = stamp(&stamped, &patched("e", b"set", Some(&id)), &series).unwrap();
     assert!(

@@ -199,5 +199,8 @@ fn where_nothing_is_judged_nothing_passes() {
 fn one_id_and_no_other_is_no_work() {
     let (verdict, faults) = judged(RELATIONS, &|_, answer| answer.tokens.fill(0));
     assert_eq!(verdict, Verdict::Inconclusive);
-    assert!(faults[0].contains("baseline gave the id 0 and no other"), "{faults:?}");
+    assert!(
+        faults[0].contains("baseline gave the id 0 and no other"),
+        "{faults:?}"
+    );
 }

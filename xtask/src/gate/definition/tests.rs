@@ -490,13 +490,24 @@ fn a_flag_of_the_gate_is_refused_under_each_of_its_names() {
 #[test]
 fn a_variable_that_is_as_good_as_a_flag_of_the_gate_is_refused() {
     let with = |backend: &str, name: &str| {
-        let side = format!("{backend}candidate = {{ build = \"patched\", env = {{ {name} = \"1\" }} }}\n");
+        let side =
+            format!("{backend}candidate = {{ build = \"patched\", env = {{ {name} = \"1\" }} }}\n");
         load_text(&GOOD.replace("[quick]", &format!("{side}[quick]")), false)
     };
     let cuda = "backend = \"cuda\"\n";
-    for name in ["LLAMA_ARG_CTX_SIZE", "LLAMA_LOG_VERBOSITY", "LLAMA_ARG_LOG_VERBOSITY", "LLAMA_ARG_NO_CONT_BATCHING"] {
+    for name in [
+        "LLAMA_ARG_CTX_SIZE",
+        "LLAMA_LOG_VERBOSITY",
+        "LLAMA_ARG_LOG_VERBOSITY",
+        "LLAMA_ARG_NO_CONT_BATCHING",
+    ] {
         let error = with("", name).unwrap_err();
-        assert!(error.to_string().contains(&format!("candidate.env holds `{name}`")), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains(&format!("candidate.env holds `{name}`")),
+            "{error}"
+        );
     }
     // What says where a gate for a device computes; on processors it says nothing.
     for name in ["LLAMA_ARG_OVERRIDE_TENSOR", "LLAMA_ARG_NO_KV_OFFLOAD"] {
@@ -504,7 +515,12 @@ fn a_variable_that_is_as_good_as_a_flag_of_the_gate_is_refused() {
         assert!(with(cuda, name).is_err(), "{name}");
     }
     // One side may be given what the gate does not set.
-    for name in ["LLAMA_ARG_FLASH_ATTN", "LLAMA_ARG_SWA_FULL", "OPENCOTI_X", "GGML_X"] {
+    for name in [
+        "LLAMA_ARG_FLASH_ATTN",
+        "LLAMA_ARG_SWA_FULL",
+        "OPENCOTI_X",
+        "GGML_X",
+    ] {
         with(cuda, name).unwrap();
     }
 }
@@ -512,7 +528,12 @@ fn a_variable_that_is_as_good_as_a_flag_of_the_gate_is_refused() {
 #[test]
 fn a_gate_for_a_device_leaves_nothing_to_processors() {
     let with = |backend: &str, more: &str| {
-        let text = GOOD.replace("[quick]", &format!("{backend}[quick]")).replace("[[prompt]]\nname = \"a\"", &format!("{more}[[prompt]]\nname = \"a\""));
+        let text = GOOD
+            .replace("[quick]", &format!("{backend}[quick]"))
+            .replace(
+                "[[prompt]]\nname = \"a\"",
+                &format!("{more}[[prompt]]\nname = \"a\""),
+            );
         load_text(&text, false)
     };
     for flag in ["-ot", "--cpu-moe", "-ncmoe", "--no_kv_offload"] {
@@ -522,7 +543,10 @@ fn a_gate_for_a_device_leaves_nothing_to_processors() {
         with("", &swept).unwrap();
         for (head, more) in [(whole.as_str(), ""), ("", swept.as_str())] {
             let error = with(&format!("backend = \"vulkan\"\n{head}"), more).unwrap_err();
-            assert!(error.to_string().contains("the gate is for a device"), "{error}");
+            assert!(
+                error.to_string().contains("the gate is for a device"),
+                "{error}"
+            );
         }
     }
 }

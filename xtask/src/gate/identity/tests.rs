@@ -224,14 +224,20 @@ fn what_is_loaded_from_elsewhere_must_stay_what_it_was() {
         after.check_files().unwrap_err(),
     ] {
         assert_eq!(error.kind(), Kind::Finding);
-        assert!(error.to_string().contains("libllama.so was replaced"), "{error}");
+        assert!(
+            error.to_string().contains("libllama.so was replaced"),
+            "{error}"
+        );
     }
     // The record says what ran first.
     let stamp = whole.final_stamp().unwrap();
     assert_eq!(stamp.artifacts[1].sha256, Digest::of(b"one"));
     let gone = BTreeSet::from([PathBuf::from("/x/libllama.so (deleted)")]);
     let error = side().check_loaded(&gone).unwrap_err();
-    assert!(error.to_string().contains("/x/libllama.so was replaced"), "{error}");
+    assert!(
+        error.to_string().contains("/x/libllama.so was replaced"),
+        "{error}"
+    );
 }
 
 /// As two forks are installed, of which only a library was patched: bin/llama-server and lib/libllama.so.

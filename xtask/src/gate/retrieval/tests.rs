@@ -263,7 +263,15 @@ fn one_id_and_no_other_is_no_answer() {
     let found = judged(None, &|_, _| Say::OneId);
     assert_eq!(found.verdict(), Verdict::Inconclusive);
     let check = found.checks.last().unwrap();
-    assert!(check.reason.as_ref().unwrap().contains("the id 48 and no other"));
-    let found = judged(None, &|_, at| if at == 0 { Say::OneId } else { Say::Needle });
+    assert!(
+        check
+            .reason
+            .as_ref()
+            .unwrap()
+            .contains("the id 48 and no other")
+    );
+    let found = judged(None, &|_, at| {
+        if at == 0 { Say::OneId } else { Say::Needle }
+    });
     assert_eq!(found.verdict(), Verdict::Pass);
 }
