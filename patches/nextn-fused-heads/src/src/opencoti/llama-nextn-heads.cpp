@@ -166,6 +166,13 @@ static llama_nextn_heads_chain & llama_nextn_heads_choose(llama_nextn_access & a
         return heads.plain;
     }
 
+    // the update of the memory is behind us
+    if (waiting->is_in_vain(access, false)) {
+        access.side().spare = std::move(waiting);
+
+        return heads.plain;
+    }
+
     const uint32_t n_rows = waiting->mctx->get_ubatch().n_tokens;
 
     heads.n_rows_same = n_rows == heads.n_rows_last ? heads.n_rows_same + 1 : 1;

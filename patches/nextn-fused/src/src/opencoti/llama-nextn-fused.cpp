@@ -209,6 +209,13 @@ static llama_nextn_fused_chain & llama_nextn_fused_choose(llama_nextn_access & a
         return fused.plain;
     }
 
+    // the update of the memory is behind us
+    if (waiting->is_in_vain(access, false)) {
+        access.side().spare = std::move(waiting);
+
+        return fused.plain;
+    }
+
     const uint32_t n_rows = waiting->mctx->get_ubatch().n_tokens;
 
     fused.n_rows_same = n_rows == fused.n_rows_last ? fused.n_rows_same + 1 : 1;

@@ -46,6 +46,10 @@ struct llama_nextn_waiting {
 
     // in a launch of its own
     virtual void compute(llama_nextn_access & access) = 0;
+
+    // whether nobody can read what it would compute, since its cells are free again. Where copies of whole streams may be
+    // pending, a cell that is free here is no proof
+    virtual bool is_in_vain(llama_nextn_access & access, bool copies_pending) const = 0;
 };
 
 struct llama_nextn_side {
