@@ -194,6 +194,11 @@ static llama_nextn_heads_chain & llama_nextn_heads_choose(llama_nextn_access & a
 static bool llama_nextn_heads_place(llama_nextn_access & access, llama_nextn_heads & heads, llama_nextn_heads_chain & chain, const llama_nextn_fused_seq & seq, int32_t n_steps) {
     const auto & model = access.ctx.get_model();
 
+    // as for one head: no plan that is not carried out; the last step has a row for each
+    if ((uint32_t) n_steps > access.cparams().n_ubatch) {
+        return false;
+    }
+
     if (chain.nodes.size() != (size_t) n_steps) {
         // the tensors of the graph go with the nodes
         chain.nodes.clear();

@@ -147,7 +147,11 @@ struct llama_nextn_one_launch_waiting : public llama_nextn_waiting {
 // micro-batches by giving out cells and taking them back, and takes back the place at which it looks for
 // the next one only for streams whose numbers begin at 0 (llama_kv_cache::prepare()). A plan that is not
 // carried out would leave other cells to later tokens.
-static bool llama_nextn_one_launch_is_whole(const llama_batch_ext & batch, bool is_unified) {
+static bool llama_nextn_one_launch_is_whole(const llama_batch_ext & batch, bool is_unified, uint32_t n_ubatch) {
+    if (batch.tokens.size() > n_ubatch) {
+        return false;
+    }
+
     if (is_unified) {
         return true;
     }
@@ -179,7 +183,7 @@ bool llama_nextn_defer(llama_context * ctx, const llama_batch_ext * batch) {
     const auto & layer_inp = cparams.embeddings_layer_inp;
 
     // `extra` is there if drafts are done in one launch; nothing may be read from the graph
-    if (!access.side().extra || !llama_nextn_one_launch_is_whole(*batch, cparams.kv_unified) || cparams.embeddings || !cparams.embeddings_nextn_masked ||
+    if (!access.side().extra || !llama_nextn_one_launch_is_whole(*batch, cparams.kv_unified, cparams.n_ubatch) || cparams.embeddings || !cparams.embeddings_nextn_masked ||
             std::find(layer_inp.begin(), layer_inp.end(), true) != layer_inp.end() ||
             std::any_of(batch->tokens.begin(), batch->tokens.end(), [](const auto & tok) { return tok.output; })) {
         return false;
