@@ -1,5 +1,6 @@
 #include "spec-replay.h"
 
+#include "log.h"
 #include "sampling.h"
 #include "speculative.h"
 
@@ -38,18 +39,24 @@ bool common_spec_replay_begin(
         llama_seq_id seq_id,
         common_sampler * smpl,
         const std::vector<llama_token> & accepted,
-        const std::vector<uint8_t> & data) {
+        const std::vector<uint8_t> & data,
+        const common_sampler * before) {
     if (!common_spec_replay_enabled()) {
         return false;
     }
 
-    const bool stays = common_sampler_set_replay(smpl, accepted);
+    const bool stays = common_sampler_set_replay(smpl, accepted) && !common_spec_replay_faulty("draws");
 
     if (!data.empty()) {
         common_speculative_set_state(spec, seq_id, data);
     }
 
-    return stays && !common_spec_replay_faulty("draws");
+    if (!stays && before) {
+        common_sampler_copy(before, smpl);
+        return true;
+    }
+
+    return stays;
 }
 
 bool common_spec_replay::begin(const std::vector<llama_token> & accepted) {
@@ -69,6 +76,10 @@ bool common_spec_replay::take(common_sampler * smpl, llama_context * ctx, const 
     const bool is_replay = !tokens.empty() && tokens == draft;
 
     tokens.clear();
+
+    if (is_replay) {
+        LOG_DBG("%s: %zu tokens were accepted before the checkpoint was restored\n", __func__, draft.size());
+    }
 
     if (is_replay && rewound) {
         for (const llama_token id : draft) {
