@@ -182,8 +182,8 @@ bool llama_nextn_defer(llama_context * ctx, const llama_batch_ext * batch) {
     const auto & cparams   = access.cparams();
     const auto & layer_inp = cparams.embeddings_layer_inp;
 
-    // `extra` is there if drafts are done in one launch; nothing may be read from the graph
-    if (!access.side().extra || !llama_nextn_one_launch_is_whole(*batch, cparams.kv_unified, cparams.n_ubatch) || cparams.embeddings || !cparams.embeddings_nextn_masked ||
+    // nothing may be read from the graph
+    if (!access.side().extra || !access.side().extra->can_draft() || !llama_nextn_one_launch_is_whole(*batch, cparams.kv_unified, cparams.n_ubatch) || cparams.embeddings || !cparams.embeddings_nextn_masked ||
             std::find(layer_inp.begin(), layer_inp.end(), true) != layer_inp.end() ||
             std::any_of(batch->tokens.begin(), batch->tokens.end(), [](const auto & tok) { return tok.output; })) {
         return false;

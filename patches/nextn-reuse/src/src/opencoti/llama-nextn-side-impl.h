@@ -31,6 +31,11 @@ struct llama_nextn_access;
 struct llama_nextn_extra {
     virtual ~llama_nextn_extra() = default;
 
+    // whether it drafts, and so takes a catch-up that waits into its launch
+    virtual bool can_draft() const {
+        return false;
+    }
+
     // if the context uses a lane of this, it no longer does
     virtual void give_back(llama_nextn_access & access) {
         GGML_UNUSED(access);
