@@ -113,6 +113,29 @@ static bool llama_nextn_heads_reserve_chain(llama_nextn_access & access, llama_n
     return ok;
 }
 
+// From now on the context does without this graph, and without both where that of the steps alone is meant.
+static void llama_nextn_heads_give_up(llama_nextn_heads & heads, llama_nextn_heads_chain & chain) {
+    const bool is_whole = &chain == &heads.whole && heads.refusal.empty();
+
+    LLAMA_LOG_WARN("%s: drafts of all heads in one graph %sare off: %s\n", __func__, is_whole ? "with the catch-up " : "",
+            heads.refusal.empty() ? "no memory" : heads.refusal.c_str());
+
+    const auto drop = [](llama_nextn_heads_chain & cur) {
+        cur.lane.failed = true;
+        cur.lane.active = nullptr;
+        cur.lane.sched.reset();
+        cur.lane.res.reset();
+
+        cur.n_steps_max = 0;
+    };
+
+    drop(heads.whole);
+
+    if (!is_whole) {
+        drop(heads.plain);
+    }
+}
+
 // false: there is no memory, or the graph cannot be chained
 static bool llama_nextn_heads_reserve_steps(llama_nextn_access & access, llama_nextn_heads & heads, llama_nextn_heads_chain & chain, int32_t n_steps) {
     auto & lane = chain.lane;
@@ -125,12 +148,7 @@ static bool llama_nextn_heads_reserve_steps(llama_nextn_access & access, llama_n
         lane.active = nullptr;
 
         if (!llama_nextn_heads_reserve_chain(access, heads, chain, n_steps)) {
-            lane.failed = true;
-            lane.sched.reset();
-            lane.res.reset();
-
-            LLAMA_LOG_WARN("%s: drafts of all heads in one graph %sare off: %s\n", __func__, &chain == &heads.whole ? "with the catch-up " : "",
-                    heads.refusal.empty() ? "no memory" : heads.refusal.c_str());
+            llama_nextn_heads_give_up(heads, chain);
 
             return false;
         }
@@ -375,6 +393,8 @@ static bool llama_nextn_heads_build(llama_nextn_access & access, llama_nextn_hea
     }
 
     if (!ggml_backend_sched_alloc_graph(sched, res->get_gf())) {
+        chain.lane.failed = true;
+
         return false;
     }
 
@@ -568,6 +588,11 @@ bool llama_nextn_heads_run(llama_context * ctx, const llama_nextn_fused_seq & se
     // the outputs of the batch before are gone, as they would be after the first step of the loop
     access.n_outputs() = 0;
     std::fill(access.output_ids().begin(), access.output_ids().end(), -1);
+
+    // the next draft would fail in the same way
+    if (!ok && (chain.lane.failed || !heads->refusal.empty())) {
+        llama_nextn_heads_give_up(*heads, chain);
+    }
 
     if (!ok) {
         access.memory()->seq_rm(seq.seq_id, seq.pos, -1);

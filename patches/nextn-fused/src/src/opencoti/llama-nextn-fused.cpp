@@ -377,6 +377,8 @@ static bool llama_nextn_fused_build(llama_nextn_access & access, llama_nextn_fus
     }
 
     if (!ggml_backend_sched_alloc_graph(sched, res->get_gf())) {
+        chain.lane.failed = true;
+
         return false;
     }
 
@@ -565,6 +567,11 @@ bool llama_nextn_fused_run(llama_context * ctx, const llama_nextn_fused_seq * se
     // the outputs of the batch before are gone, as they would be after the first step of the loop
     access.n_outputs() = 0;
     std::fill(access.output_ids().begin(), access.output_ids().end(), -1);
+
+    // the next draft would fail in the same way
+    if (!ok && (chain.lane.failed || !fused->refusal.empty())) {
+        llama_nextn_fused_give_up(*fused, chain);
+    }
 
     if (!ok) {
         for (size_t i = 0; i < n_seqs; ++i) {
