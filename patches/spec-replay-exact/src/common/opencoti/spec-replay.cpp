@@ -110,6 +110,7 @@ bool common_spec_replay::take(common_sampler * smpl, llama_context * ctx, const 
 }
 
 void common_spec_replay_fault(llama_context * ctx, const std::vector<int> & idxs) {
+    // of one thread: for tests, which verify in one loop
     static bool odd = false;
 
     if (!common_spec_replay_faulty(COMMON_SPEC_REPLAY_FAULT_TURNS) || idxs.size() < 2) {
