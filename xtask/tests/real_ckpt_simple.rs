@@ -48,6 +48,12 @@ fn compiled(flavour: &str) -> PathBuf {
 
 /// The text that it writes, and how often it goes back to a checkpoint.
 fn run(program: &Path, env: &[(&str, &str)], more: &[&str]) -> (String, usize) {
+    let (text, restored, _) = run_and_count(program, env, more);
+    (text, restored)
+}
+
+/// Also how often it took tokens as accepted that were so before.
+fn run_and_count(program: &Path, env: &[(&str, &str)], more: &[&str]) -> (String, usize, usize) {
     let model = root().join("target/fixtures/qwen3next-nextn.gguf");
     let mut command = Command::new(program);
     command.arg("-m").arg(model).args(["-p", PROMPT]);
@@ -58,7 +64,9 @@ fn run(program: &Path, env: &[(&str, &str)], more: &[&str]) -> (String, usize) {
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{env:?}: {said}");
     let text = String::from_utf8(done.stdout).unwrap();
-    (text, said.matches("restoring checkpoint").count())
+    let restored = said.matches("restoring checkpoint").count();
+    let taken = said.matches("accepted before the checkpoint").count();
+    (text, restored, taken)
 }
 
 #[test]
@@ -97,7 +105,12 @@ fn speculative_simple_writes_what_vanilla_writes() {
         );
     }
     // Nor does a replay that is not judged again: each token has had its number.
-    let (exact, restored) = run(&patched, &[DEVICE, EXACT], &warm);
+    let (exact, restored, taken) = run_and_count(&patched, &[DEVICE, EXACT], &warm);
     assert!(restored > 50, "{restored} restores");
-    assert_eq!(exact, text);
+    assert_eq!((exact, taken), (text, restored));
+    // Where a backend samples, the sampler is rewound, and still knows what was accepted.
+    let drawn = ["-bs", "--temp", "1.0", "--seed", "7"];
+    let (_, restored, taken) = run_and_count(&patched, &[DEVICE, EXACT], &drawn);
+    assert!(restored > 50, "{restored} restores");
+    assert_eq!(taken, restored);
 }

@@ -9,8 +9,12 @@ mod real;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 
-use real::{checkout, ok, patched_server, put, wanted, xtask};
+use llama_patchset::gate::client::{Client, Sampling};
+use llama_patchset::gate::server::{Launch, Server};
+use llama_patchset::gate::session::{Halt, Prompt};
+use real::{checkout, ok, patched_server, put, root, wanted, xtask};
 
 const SERIES: [&str; 13] = [
     "ext-core",
@@ -267,4 +271,58 @@ fn caught(dir: &Path, server: &str, fixture: &str, fault: &str) {
     let of_cells = ["cell", "row", "lost"].contains(&fault);
     assert_eq!(in_first, of_cells, "{gate}: {reason}");
     let _ = writeln!(std::io::stderr(), "{gate}: {reason}");
+}
+
+/// A graph that finds no memory leaves the draft to the loop, and is not built again in every cycle.
+#[test]
+fn a_graph_without_memory_is_given_up_once() {
+    if !wanted("a_graph_without_memory_is_given_up_once") {
+        return;
+    }
+    let (_, server) = planted();
+    ok(&root(), &["fixture", FIXTURES[0]]);
+    let model = root().join(format!("target/fixtures/{}.gguf", FIXTURES[0]));
+    let run = |fault: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let args = "-c 1024 -np 1 -t 1 -tb 1 -fit off --no-warmup --ctx-checkpoints 0 --cache-ram 0 \
+             --spec-type draft-mtp --spec-draft-n-max 3";
+        let mut all: Vec<std::ffi::OsString> = vec!["-m".into(), model.clone().into()];
+        all.extend(args.split_whitespace().map(Into::into));
+        let env = [
+            ("OPENCOTI_MTP_FUSED_NEXTN", "1"),
+            ("OPENCOTI_PLANTED_DRAFT", fault),
+        ];
+        let launch = Launch {
+            program: Path::new(server),
+            args: all,
+            env: &env
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            log: dir.path().join("log"),
+            is_judged: false,
+            start: Duration::from_secs(60),
+            request: Duration::from_secs(60),
+            stop: Duration::from_secs(2),
+        };
+        let mut server = Server::start(&launch, &Halt::default()).unwrap();
+        let prompt = Prompt {
+            name: "test".to_owned(),
+            ids: (10..40).collect(),
+        };
+        let sampling = Sampling {
+            n_predict: 64,
+            seed: 1,
+        };
+        let ask = |client: &_| Client::complete(client, &[&prompt], sampling);
+        let answers = server.ask(&Halt::default(), ask).unwrap();
+        drop(server);
+        let log = std::fs::read_to_string(dir.path().join("log")).unwrap();
+        let said = log
+            .matches("drafts in one graph are off: no memory")
+            .count();
+        (answers[0].tokens.clone(), answers[0].drafted, said)
+    };
+    let (tokens, drafted, said) = run("none");
+    assert!(drafted > 30 && said == 0, "{drafted} {said}");
+    assert_eq!(run("alloc"), (tokens, drafted, 1));
 }

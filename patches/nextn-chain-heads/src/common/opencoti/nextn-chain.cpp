@@ -21,6 +21,20 @@ void common_nextn_chain::init(common_params_speculative_draft & params, uint32_t
         params.n_max = n_blocks;
     }
 
+    // step k of a draft has k + 1 rows of each sequence, and the drafter's batch has room for one of the context
+    const int32_t n_steps = llama_n_batch(params.ctx_dft)/std::max<uint32_t>(1, n_seq);
+    if (n_steps < 1) {
+        LOG_WRN("%s: the first NextN block drafts all tokens: a batch of %u tokens has no row for each of %u sequences\n", __func__,
+                llama_n_batch(params.ctx_dft), n_seq);
+        return;
+    }
+
+    if (params.n_max > n_steps) {
+        LOG_WRN("%s: n_max=%d, but a batch of %u tokens has room for drafts of %d tokens of %u sequences: n_max=%d\n", __func__,
+                params.n_max, llama_n_batch(params.ctx_dft), n_steps, n_seq, n_steps);
+        params.n_max = n_steps;
+    }
+
     this->n_heads = params.n_max;
     this->n_embd  = n_embd;
 

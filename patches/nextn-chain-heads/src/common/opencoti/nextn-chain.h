@@ -24,7 +24,7 @@
 // The blocks share the cells. What a block has written is removed before the next one decodes the
 // same positions, so that it is given the same cells again.
 struct common_nextn_chain {
-    // limits params.n_max to the number of blocks, with a warning
+    // limits params.n_max to the number of blocks, and to what the drafter's batch has room for, with a warning
     void init(common_params_speculative_draft & params, uint32_t n_seq, int32_t n_embd, bool is_mem_shared);
 
     // catch-up of all blocks but the first; removes what it wrote from the cells, so that the

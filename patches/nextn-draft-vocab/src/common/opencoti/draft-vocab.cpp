@@ -22,6 +22,7 @@ static const int32_t COMMON_DRAFT_VOCAB_N_WATCH  = 8;
 // the drafter's sampler looks at ten candidates
 static const size_t COMMON_DRAFT_VOCAB_N_MIN = 10;
 
+// of one thread: that which drafts is that which asks, as with common_spec_times
 static common_draft_vocab_counts common_draft_vocab_total;
 
 common_draft_vocab_counts common_draft_vocab_get_counts() {

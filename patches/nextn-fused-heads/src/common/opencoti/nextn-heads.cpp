@@ -8,18 +8,27 @@
 #include <cstdlib>
 #include <cstring>
 
-static const char * common_nextn_heads_mode() {
-    static const char * OPENCOTI_NEXTN_FUSED_HEADS = getenv("OPENCOTI_NEXTN_FUSED_HEADS");
+enum common_nextn_heads_mode {
+    COMMON_NEXTN_HEADS_OFF,
+    COMMON_NEXTN_HEADS_ADAPT,
+    COMMON_NEXTN_HEADS_ALWAYS, // whatever it costs: for tests
+};
 
-    return OPENCOTI_NEXTN_FUSED_HEADS ? OPENCOTI_NEXTN_FUSED_HEADS : "";
-}
+static common_nextn_heads_mode common_nextn_heads_get_mode() {
+    static const common_nextn_heads_mode mode = [] {
+        const char * OPENCOTI_NEXTN_FUSED_HEADS = getenv("OPENCOTI_NEXTN_FUSED_HEADS");
 
-static bool common_nextn_heads_enabled() {
-    return common_nextn_heads_mode()[0] && strcmp(common_nextn_heads_mode(), "0") != 0;
+        if (!OPENCOTI_NEXTN_FUSED_HEADS || !OPENCOTI_NEXTN_FUSED_HEADS[0] || strcmp(OPENCOTI_NEXTN_FUSED_HEADS, "0") == 0) {
+            return COMMON_NEXTN_HEADS_OFF;
+        }
+        return strcmp(OPENCOTI_NEXTN_FUSED_HEADS, "always") == 0 ? COMMON_NEXTN_HEADS_ALWAYS : COMMON_NEXTN_HEADS_ADAPT;
+    }();
+
+    return mode;
 }
 
 void common_nextn_heads::init(const common_params_speculative_draft & params, bool is_mem_shared, bool chain_heads) {
-    if (!common_nextn_heads_enabled()) {
+    if (common_nextn_heads_get_mode() == COMMON_NEXTN_HEADS_OFF) {
         return;
     }
 
@@ -99,9 +108,7 @@ void common_nextn_heads::draft(
         return;
     }
 
-    const bool always = strcmp(common_nextn_heads_mode(), "always") == 0;
-
-    if (!always && adapt.choose(params.n_max, params.p_min) < params.n_max) {
+    if (common_nextn_heads_get_mode() != COMMON_NEXTN_HEADS_ALWAYS && adapt.choose(params.n_max, params.p_min) < params.n_max) {
         return;
     }
 

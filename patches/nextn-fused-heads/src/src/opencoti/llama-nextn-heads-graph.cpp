@@ -9,7 +9,7 @@ void llama_nextn_heads_add(const llama_model & model, const llm_graph_params & p
     const auto & cparams = params.cparams;
 
     // with an offset the caller asks for one head
-    if (params.gtype != LLM_GRAPH_TYPE_DECODER_MTP || params.n_outputs > 0 || cparams.nextn_layer_offset != 0) {
+    if (params.gtype != LLM_GRAPH_TYPE_DECODER_MTP || params.n_outputs > 0 || cparams.nextn_layer_offset != 0 || cparams.opencoti_nextn_heads < 2) {
         return;
     }
 

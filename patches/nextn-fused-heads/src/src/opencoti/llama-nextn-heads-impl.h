@@ -63,6 +63,10 @@ struct llama_nextn_heads : public llama_nextn_extra {
     llama_nextn_fused_seen seen; // cells that the first step looks at through a window
 
     std::string refusal; // not empty: the graph of this model cannot be chained
+
+    bool can_draft() const override {
+        return plain.n_steps_max > 0;
+    }
 };
 
 // Adds step k to the graph; those before it are there. There is one sequence, but while buffers are

@@ -113,6 +113,29 @@ static bool llama_nextn_heads_reserve_chain(llama_nextn_access & access, llama_n
     return ok;
 }
 
+// From now on the context does without this graph, and without both where that of the steps alone is meant.
+static void llama_nextn_heads_give_up(llama_nextn_heads & heads, llama_nextn_heads_chain & chain) {
+    const bool is_whole = &chain == &heads.whole && heads.refusal.empty();
+
+    LLAMA_LOG_WARN("%s: drafts of all heads in one graph %sare off: %s\n", __func__, is_whole ? "with the catch-up " : "",
+            heads.refusal.empty() ? "no memory" : heads.refusal.c_str());
+
+    const auto drop = [](llama_nextn_heads_chain & cur) {
+        cur.lane.failed = true;
+        cur.lane.active = nullptr;
+        cur.lane.sched.reset();
+        cur.lane.res.reset();
+
+        cur.n_steps_max = 0;
+    };
+
+    drop(heads.whole);
+
+    if (!is_whole) {
+        drop(heads.plain);
+    }
+}
+
 // false: there is no memory, or the graph cannot be chained
 static bool llama_nextn_heads_reserve_steps(llama_nextn_access & access, llama_nextn_heads & heads, llama_nextn_heads_chain & chain, int32_t n_steps) {
     auto & lane = chain.lane;
@@ -125,12 +148,7 @@ static bool llama_nextn_heads_reserve_steps(llama_nextn_access & access, llama_n
         lane.active = nullptr;
 
         if (!llama_nextn_heads_reserve_chain(access, heads, chain, n_steps)) {
-            lane.failed = true;
-            lane.sched.reset();
-            lane.res.reset();
-
-            LLAMA_LOG_WARN("%s: drafts of all heads in one graph %sare off: %s\n", __func__, &chain == &heads.whole ? "with the catch-up " : "",
-                    heads.refusal.empty() ? "no memory" : heads.refusal.c_str());
+            llama_nextn_heads_give_up(heads, chain);
 
             return false;
         }
@@ -166,6 +184,13 @@ static llama_nextn_heads_chain & llama_nextn_heads_choose(llama_nextn_access & a
         return heads.plain;
     }
 
+    // the update of the memory is behind us
+    if (waiting->is_in_vain(access, false)) {
+        access.side().spare = std::move(waiting);
+
+        return heads.plain;
+    }
+
     const uint32_t n_rows = waiting->mctx->get_ubatch().n_tokens;
 
     heads.n_rows_same = n_rows == heads.n_rows_last ? heads.n_rows_same + 1 : 1;
@@ -186,6 +211,11 @@ static llama_nextn_heads_chain & llama_nextn_heads_choose(llama_nextn_access & a
 // gives each step its cells: all of them get the same ones, since a step removes what the one before it has
 static bool llama_nextn_heads_place(llama_nextn_access & access, llama_nextn_heads & heads, llama_nextn_heads_chain & chain, const llama_nextn_fused_seq & seq, int32_t n_steps) {
     const auto & model = access.ctx.get_model();
+
+    // as for one head: no plan that is not carried out; the last step has a row for each
+    if ((uint32_t) n_steps > access.cparams().n_ubatch) {
+        return false;
+    }
 
     if (chain.nodes.size() != (size_t) n_steps) {
         // the tensors of the graph go with the nodes
@@ -363,6 +393,8 @@ static bool llama_nextn_heads_build(llama_nextn_access & access, llama_nextn_hea
     }
 
     if (!ggml_backend_sched_alloc_graph(sched, res->get_gf())) {
+        chain.lane.failed = true;
+
         return false;
     }
 
@@ -556,6 +588,11 @@ bool llama_nextn_heads_run(llama_context * ctx, const llama_nextn_fused_seq & se
     // the outputs of the batch before are gone, as they would be after the first step of the loop
     access.n_outputs() = 0;
     std::fill(access.output_ids().begin(), access.output_ids().end(), -1);
+
+    // the next draft would fail in the same way
+    if (!ok && (chain.lane.failed || !heads->refusal.empty())) {
+        llama_nextn_heads_give_up(*heads, chain);
+    }
 
     if (!ok) {
         access.memory()->seq_rm(seq.seq_id, seq.pos, -1);

@@ -1,5 +1,6 @@
 #include "llama-nextn-fused-impl.h"
 
+#include "llama-impl.h"
 #include "llama-model.h"
 
 #include <algorithm>
@@ -37,8 +38,21 @@ static void llama_nextn_fused_move_embd(llama_nextn_fused & fused, const llama_m
             return;
         }
 
-        fused.buf_embd.reset(ggml_backend_alloc_ctx_tensors_from_buft(fused.ctx_embd.get(), ggml_backend_dev_buffer_type(dev)));
+        auto * buft = ggml_backend_dev_buffer_type(dev);
+
+        // a device says what is free; some let more be promised
+        size_t free  = 0;
+        size_t total = 0;
+        ggml_backend_dev_memory(dev, &free, &total);
+
+        const size_t size = ggml_backend_alloc_ctx_tensors_from_buft_size(fused.ctx_embd.get(), buft);
+
+        if (total == 0 || size <= free) {
+            fused.buf_embd.reset(ggml_backend_alloc_ctx_tensors_from_buft(fused.ctx_embd.get(), buft));
+        }
         if (!fused.buf_embd) {
+            LLAMA_LOG_WARN("%s: no %.2f MiB for a copy of the token embeddings in %s: each step looks them up on the host\n", __func__,
+                    size/1024.0/1024.0, ggml_backend_buft_name(buft));
             return;
         }
         ggml_backend_buffer_set_usage(fused.buf_embd.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);

@@ -91,6 +91,10 @@ struct llama_nextn_fused : public llama_nextn_extra {
     ggml_tensor *           cpy_embd = nullptr;
 
     std::string refusal; // not empty: the graph of this model cannot be chained
+
+    bool can_draft() const override {
+        return plain.n_steps_max > 0;
+    }
 };
 
 // while it lives, the context uses the lane

@@ -61,6 +61,14 @@ bool llama_nextn_fused_place(
         int32_t                         n_steps) {
     const auto & model = access.ctx.get_model();
 
+    // The memory must not be asked for a plan that is not carried out: with several streams it may not find back to where it
+    // looked for the next cell.
+    for (const auto & part : parts) {
+        if (part.size() > access.cparams().n_ubatch) {
+            return false;
+        }
+    }
+
     if (chain.nodes.size() != n_steps*parts.size()) {
         // the tensors of the graph go with the nodes
         chain.nodes.resize(n_steps*parts.size());

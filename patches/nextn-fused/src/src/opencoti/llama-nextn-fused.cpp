@@ -137,6 +137,37 @@ static bool llama_nextn_fused_reserve_chain(llama_nextn_access & access, llama_n
     return ok;
 }
 
+// From now on the context does without this graph, and without all of them where that of the steps alone is meant.
+static void llama_nextn_fused_give_up(llama_nextn_fused & fused, llama_nextn_fused_chain & chain) {
+    const bool is_whole = &chain == &fused.whole && fused.refusal.empty();
+
+    LLAMA_LOG_WARN("%s: drafts in one graph %sare off: %s\n", __func__, is_whole ? "with the catch-up " : "",
+            fused.refusal.empty() ? "no memory" : fused.refusal.c_str());
+
+    const auto drop = [](llama_nextn_fused_chain & cur) {
+        cur.lane.failed = true;
+        cur.lane.active = nullptr;
+        cur.lane.sched.reset();
+        cur.lane.res.reset();
+
+        cur.n_steps_max = 0;
+    };
+
+    drop(fused.whole);
+
+    if (is_whole) {
+        return;
+    }
+
+    drop(fused.plain);
+
+    // no graph is left that looks it up
+    fused.buf_embd.reset();
+    fused.ctx_embd.reset();
+    fused.src_embd = nullptr;
+    fused.cpy_embd = nullptr;
+}
+
 // false: there is no memory, or the graph cannot be chained
 static bool llama_nextn_fused_reserve_steps(llama_nextn_access & access, llama_nextn_fused & fused, llama_nextn_fused_chain & chain, int32_t n_steps) {
     auto & lane = chain.lane;
@@ -149,12 +180,7 @@ static bool llama_nextn_fused_reserve_steps(llama_nextn_access & access, llama_n
         lane.active = nullptr;
 
         if (!llama_nextn_fused_reserve_chain(access, fused, chain, n_steps)) {
-            lane.failed = true;
-            lane.sched.reset();
-            lane.res.reset();
-
-            LLAMA_LOG_WARN("%s: drafts in one graph %sare off: %s\n", __func__, &chain == &fused.whole ? "with the catch-up " : "",
-                    fused.refusal.empty() ? "no memory" : fused.refusal.c_str());
+            llama_nextn_fused_give_up(fused, chain);
 
             return false;
         }
@@ -206,6 +232,13 @@ static llama_nextn_fused_chain & llama_nextn_fused_choose(llama_nextn_access & a
     auto & waiting = access.side().waiting;
 
     if (!waiting) {
+        return fused.plain;
+    }
+
+    // the update of the memory is behind us
+    if (waiting->is_in_vain(access, false)) {
+        access.side().spare = std::move(waiting);
+
         return fused.plain;
     }
 
@@ -344,6 +377,8 @@ static bool llama_nextn_fused_build(llama_nextn_access & access, llama_nextn_fus
     }
 
     if (!ggml_backend_sched_alloc_graph(sched, res->get_gf())) {
+        chain.lane.failed = true;
+
         return false;
     }
 
@@ -532,6 +567,11 @@ bool llama_nextn_fused_run(llama_context * ctx, const llama_nextn_fused_seq * se
     // the outputs of the batch before are gone, as they would be after the first step of the loop
     access.n_outputs() = 0;
     std::fill(access.output_ids().begin(), access.output_ids().end(), -1);
+
+    // the next draft would fail in the same way
+    if (!ok && (chain.lane.failed || !fused->refusal.empty())) {
+        llama_nextn_fused_give_up(*fused, chain);
+    }
 
     if (!ok) {
         for (size_t i = 0; i < n_seqs; ++i) {

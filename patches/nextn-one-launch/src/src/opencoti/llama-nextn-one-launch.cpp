@@ -4,6 +4,8 @@
 
 #include "llama-batch.h"
 #include "llama-impl.h"
+#include "llama-kv-cache.h"
+#include "llama-kv-cache-iswa.h"
 #include "llama-model.h"
 
 #include <algorithm>
@@ -62,7 +64,66 @@ static bool llama_nextn_one_launch_compute(llama_nextn_access & access, const ll
     return access.ctx.graph_compute(res->get_gf(), ubatch.n_tokens > 1) == GGML_STATUS_SUCCESS;
 }
 
+// Are all cells free that the rows were given? Of a unified cache other sequences may have got them by a copy.
+static bool llama_nextn_one_launch_is_free(const llama_kv_cache & kv, const llama_kv_cache_context & mctx, const llama_ubatch & ubatch) {
+    ggml_init_params params = {
+        /*.mem_size   =*/ ggml_tensor_overhead(),
+        /*.mem_buffer =*/ nullptr,
+        /*.no_alloc   =*/ true,
+    };
+    ggml_context_ptr ctx(ggml_init(params));
+
+    ggml_tensor * idxs = ggml_new_tensor_1d(ctx.get(), GGML_TYPE_I64, ubatch.n_tokens);
+
+    ggml_backend_buffer_ptr buf(ggml_backend_alloc_ctx_tensors_from_buft(ctx.get(), ggml_backend_cpu_buffer_type()));
+    if (!buf) {
+        return false;
+    }
+
+    mctx.set_input_k_idxs(idxs, &ubatch);
+
+    const auto * data = (const int64_t *) idxs->data;
+
+    for (uint32_t i = 0; i < ubatch.n_tokens; ++i) {
+        // they count through all streams
+        if (!kv.get_cells(ubatch.seq_id[i][0]).is_empty(data[i] % kv.get_size())) {
+            return false;
+        }
+    }
+
+    return true;
+}
+
 struct llama_nextn_one_launch_waiting : public llama_nextn_waiting {
+    // A sequence that was cut off somewhere behind its first row still has rows that are read. Those of the others see the
+    // cells before them, as do the rows of rejected tokens, which nobody reads. Only where one of several sequences was
+    // emptied, rows that see nothing are computed: they give NaN, and nobody reads them either.
+    bool is_in_vain(llama_nextn_access & access, bool copies_pending) const override {
+        const auto & cparams = access.cparams();
+
+        if (copies_pending && !cparams.kv_unified && cparams.n_seq_max > 1) {
+            return false;
+        }
+
+        const auto & ubatch = mctx->get_ubatch();
+
+        for (uint32_t i = 0; i < ubatch.n_tokens; ++i) {
+            if (access.memory()->seq_pos_max(ubatch.seq_id[i][0]) >= ubatch.pos[i]) {
+                return false;
+            }
+        }
+
+        if (const auto * kv = dynamic_cast<const llama_kv_cache *>(access.memory())) {
+            return llama_nextn_one_launch_is_free(*kv, static_cast<const llama_kv_cache_context &>(*mctx), ubatch);
+        }
+
+        if (const auto * kv = dynamic_cast<const llama_kv_cache_iswa *>(access.memory())) {
+            return llama_nextn_one_launch_is_free(*kv->get_base(), *static_cast<const llama_kv_cache_iswa_context &>(*mctx).get_base(), ubatch);
+        }
+
+        return false;
+    }
+
     void compute(llama_nextn_access & access) override {
         const auto & ubatch = mctx->get_ubatch();
 
@@ -86,7 +147,11 @@ struct llama_nextn_one_launch_waiting : public llama_nextn_waiting {
 // micro-batches by giving out cells and taking them back, and takes back the place at which it looks for
 // the next one only for streams whose numbers begin at 0 (llama_kv_cache::prepare()). A plan that is not
 // carried out would leave other cells to later tokens.
-static bool llama_nextn_one_launch_is_whole(const llama_batch_ext & batch, bool is_unified) {
+static bool llama_nextn_one_launch_is_whole(const llama_batch_ext & batch, bool is_unified, uint32_t n_ubatch) {
+    if (batch.tokens.size() > n_ubatch) {
+        return false;
+    }
+
     if (is_unified) {
         return true;
     }
@@ -117,14 +182,22 @@ bool llama_nextn_defer(llama_context * ctx, const llama_batch_ext * batch) {
     const auto & cparams   = access.cparams();
     const auto & layer_inp = cparams.embeddings_layer_inp;
 
-    // `extra` is there if drafts are done in one launch; nothing may be read from the graph
-    if (!access.side().extra || !llama_nextn_one_launch_is_whole(*batch, cparams.kv_unified) || cparams.embeddings || !cparams.embeddings_nextn_masked ||
+    // nothing may be read from the graph
+    if (!access.side().extra || !access.side().extra->can_draft() || !llama_nextn_one_launch_is_whole(*batch, cparams.kv_unified, cparams.n_ubatch) || cparams.embeddings || !cparams.embeddings_nextn_masked ||
             std::find(layer_inp.begin(), layer_inp.end(), true) != layer_inp.end() ||
             std::any_of(batch->tokens.begin(), batch->tokens.end(), [](const auto & tok) { return tok.output; })) {
         return false;
     }
 
-    llama_nextn_flush(*ctx);
+    // as decode()
+    ctx->sched_reserve();
+    ctx->memory_update(false);
+
+    // it is gone if the scheduler was made anew
+    if (!ctx->opencoti_nextn) {
+        return false;
+    }
+    llama_nextn_flush(*ctx, false);
 
     const auto & model = ctx->get_model();
 
@@ -137,10 +210,6 @@ bool llama_nextn_defer(llama_context * ctx, const llama_batch_ext * batch) {
     if (!waiting->balloc->init(*batch, model.vocab, false)) {
         return false;
     }
-
-    // as decode()
-    ctx->sched_reserve();
-    ctx->memory_update(false);
 
     waiting->mctx = access.memory()->init_batch(*waiting->balloc, cparams.n_ubatch, false);
 
@@ -166,7 +235,7 @@ bool llama_nextn_defer(llama_context * ctx, const llama_batch_ext * batch) {
     return true;
 }
 
-void llama_nextn_flush(llama_context & ctx) {
+void llama_nextn_flush(llama_context & ctx, bool copies_pending) {
     if (!ctx.opencoti_nextn || !ctx.opencoti_nextn->waiting) {
         return;
     }
@@ -175,7 +244,9 @@ void llama_nextn_flush(llama_context & ctx) {
 
     auto waiting = std::move(ctx.opencoti_nextn->waiting);
 
-    waiting->compute(access);
+    if (!waiting->is_in_vain(access, copies_pending)) {
+        waiting->compute(access);
+    }
 
     ctx.opencoti_nextn->spare = std::move(waiting);
 }

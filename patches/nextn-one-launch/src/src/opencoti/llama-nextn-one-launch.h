@@ -9,5 +9,6 @@
 // takes over a decode of the batch, or returns false and has done nothing
 LLAMA_API bool llama_nextn_defer(llama_context * ctx, const llama_batch_ext * batch);
 
-// computes what waits
-void llama_nextn_flush(llama_context & ctx);
+// Computes what waits, unless its cells are free again: the sequence was emptied for the next request. `copies_pending`:
+// a copy of one stream to another may be yet to be carried out, and would bring along what is computed.
+void llama_nextn_flush(llama_context & ctx, bool copies_pending = true);

@@ -31,6 +31,11 @@ struct llama_nextn_access;
 struct llama_nextn_extra {
     virtual ~llama_nextn_extra() = default;
 
+    // whether it drafts, and so takes a catch-up that waits into its launch
+    virtual bool can_draft() const {
+        return false;
+    }
+
     // if the context uses a lane of this, it no longer does
     virtual void give_back(llama_nextn_access & access) {
         GGML_UNUSED(access);
@@ -46,6 +51,10 @@ struct llama_nextn_waiting {
 
     // in a launch of its own
     virtual void compute(llama_nextn_access & access) = 0;
+
+    // whether nobody can read what it would compute, since its cells are free again. Where copies of whole streams may be
+    // pending, a cell that is free here is no proof
+    virtual bool is_in_vain(llama_nextn_access & access, bool copies_pending) const = 0;
 };
 
 struct llama_nextn_side {

@@ -8,8 +8,10 @@
 #include "llama-memory-hybrid.h"
 #include "llama-memory-recurrent.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <stdexcept>
 
 struct llama_ckpt_device {
@@ -178,9 +180,12 @@ static bool llama_ckpt_device_complete(const llama_memory_buffers & bufs) {
     return !bufs.empty();
 }
 
-// once for each reason: the server would say it in every round
+// once for each reason: the server would say it in every round. Each context may have a thread of its own
 static void llama_ckpt_device_say(const char * reason) {
+    static std::mutex mutex;
     static std::vector<const char *> said;
+
+    const std::lock_guard<std::mutex> lock(mutex);
 
     for (const char * other : said) {
         if (strcmp(other, reason) == 0) {
@@ -264,7 +269,7 @@ bool llama_ckpt_device_save(llama_context * ctx, llama_seq_id seq_id, llama_stat
         return false;
     }
 
-    static uint64_t last = 0;
+    static std::atomic<uint64_t> last { 0 };
 
     snap.id = ++last;
     seq.live = snap.id;

@@ -41,6 +41,11 @@ uint32_t llama_ckpt_swap_cells(
         uint32_t n_seq_max,
         uint32_t n_rs_seq,
         const std::function<bool(int32_t il)> & filter) {
+    // where attention has a window, the partial state is not the recurrent one alone, so that nothing could swap
+    if (hparams.swa_type != LLAMA_SWA_TYPE_NONE) {
+        return n_cells;
+    }
+
     // with bounded rollback each cell has several states, of which a graph writes all
     if (!llama_ckpt_swap_enabled() || n_rs_seq > 0 || n_cells != n_seq_max) {
         return n_cells;

@@ -1,5 +1,6 @@
 #include "spec-replay.h"
 
+#include "log.h"
 #include "sampling.h"
 #include "speculative.h"
 
@@ -17,10 +18,29 @@ static bool common_spec_replay_enabled() {
     return enabled;
 }
 
-static bool common_spec_replay_faulty(const char * fault) {
-    static const char * OPENCOTI_SPEC_REPLAY_FAULT = getenv("OPENCOTI_SPEC_REPLAY_FAULT");
+enum common_spec_replay_fault_kind {
+    COMMON_SPEC_REPLAY_FAULT_NONE,
+    COMMON_SPEC_REPLAY_FAULT_TURNS,
+    COMMON_SPEC_REPLAY_FAULT_DRAWS,
+    COMMON_SPEC_REPLAY_FAULT_STAYS,
+};
 
-    return OPENCOTI_SPEC_REPLAY_FAULT && strcmp(OPENCOTI_SPEC_REPLAY_FAULT, fault) == 0;
+static bool common_spec_replay_faulty(common_spec_replay_fault_kind fault) {
+    static const common_spec_replay_fault_kind kind = [] {
+        const char * OPENCOTI_SPEC_REPLAY_FAULT = getenv("OPENCOTI_SPEC_REPLAY_FAULT");
+
+        const auto is = [&](const char * name) {
+            return OPENCOTI_SPEC_REPLAY_FAULT && strcmp(OPENCOTI_SPEC_REPLAY_FAULT, name) == 0;
+        };
+
+        return
+            is("turns") ? COMMON_SPEC_REPLAY_FAULT_TURNS :
+            is("draws") ? COMMON_SPEC_REPLAY_FAULT_DRAWS :
+            is("stays") ? COMMON_SPEC_REPLAY_FAULT_STAYS :
+                          COMMON_SPEC_REPLAY_FAULT_NONE;
+    }();
+
+    return kind == fault;
 }
 
 void common_spec_replay_save(common_speculative * spec, llama_seq_id seq_id, std::vector<uint8_t> & data) {
@@ -38,23 +58,29 @@ bool common_spec_replay_begin(
         llama_seq_id seq_id,
         common_sampler * smpl,
         const std::vector<llama_token> & accepted,
-        const std::vector<uint8_t> & data) {
+        const std::vector<uint8_t> & data,
+        const common_sampler * before) {
     if (!common_spec_replay_enabled()) {
         return false;
     }
 
-    const bool stays = common_sampler_set_replay(smpl, accepted);
+    const bool stays = common_sampler_set_replay(smpl, accepted) && !common_spec_replay_faulty(COMMON_SPEC_REPLAY_FAULT_DRAWS);
 
     if (!data.empty()) {
         common_speculative_set_state(spec, seq_id, data);
     }
 
-    return stays && !common_spec_replay_faulty("draws");
+    if (!stays && before) {
+        common_sampler_copy(before, smpl);
+        return true;
+    }
+
+    return stays;
 }
 
 bool common_spec_replay::begin(const std::vector<llama_token> & accepted) {
     tokens  = accepted;
-    rewound = on_backend && !common_spec_replay_faulty("stays");
+    rewound = on_backend && !common_spec_replay_faulty(COMMON_SPEC_REPLAY_FAULT_STAYS);
 
     return !rewound;
 }
@@ -70,6 +96,10 @@ bool common_spec_replay::take(common_sampler * smpl, llama_context * ctx, const 
 
     tokens.clear();
 
+    if (is_replay) {
+        LOG_DBG("%s: %zu tokens were accepted before the checkpoint was restored\n", __func__, draft.size());
+    }
+
     if (is_replay && rewound) {
         for (const llama_token id : draft) {
             common_sampler_accept(smpl, id, true);
@@ -80,9 +110,10 @@ bool common_spec_replay::take(common_sampler * smpl, llama_context * ctx, const 
 }
 
 void common_spec_replay_fault(llama_context * ctx, const std::vector<int> & idxs) {
+    // of one thread: for tests, which verify in one loop
     static bool odd = false;
 
-    if (!common_spec_replay_faulty("turns") || idxs.size() < 2) {
+    if (!common_spec_replay_faulty(COMMON_SPEC_REPLAY_FAULT_TURNS) || idxs.size() < 2) {
         return;
     }
 

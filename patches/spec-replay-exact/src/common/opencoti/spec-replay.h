@@ -16,13 +16,15 @@ struct common_speculative;
 void common_spec_replay_save(common_speculative * spec, llama_seq_id seq_id, std::vector<uint8_t> & data);
 
 // When the checkpoint is restored: the drafter has again what it had, and the sampler will accept these tokens, the
-// last of which is its own, as they are. True: it is to stay as the verification left it. False: it is to be rewound.
+// last of which is its own, as they are. True: it is to stay as it is now. False: it is to be rewound, which is done here
+// where it is said what it was `before`: what the sampler is told must not be lost with it.
 bool common_spec_replay_begin(
         common_speculative * spec,
         llama_seq_id seq_id,
         common_sampler * smpl,
         const std::vector<llama_token> & accepted,
-        const std::vector<uint8_t> & data);
+        const std::vector<uint8_t> & data,
+        const common_sampler * before = nullptr);
 
 // What a sampler knows of a replay. Where it draws its random numbers itself, it stays as the verification left it, since
 // it must not draw them twice. On a backend row j of a batch has the j-th number after those of the accepted tokens,

@@ -68,6 +68,7 @@ struct common_spec_trace {
 };
 
 void common_spec_trace_step(llama_seq_id seq_id, int32_t step, llama_pos pos, const llama_token_data_array & cur_p) {
+    // written by one thread: that which calls common_speculative_draft(), for all sequences
     static common_spec_trace trace;
 
     if (trace.file) {
