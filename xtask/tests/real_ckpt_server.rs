@@ -10,6 +10,7 @@ mod ckpt_server;
 #[path = "support/real.rs"]
 mod real;
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -352,5 +353,122 @@ fn a_seed_gives_the_same_text_with_an_exact_replay() {
         let faulty = ("OPENCOTI_SPEC_REPLAY_FAULT", fault);
         let (wrong, _) = texts(backend, MTP, &[DEVICE, EXACT, faulty]);
         assert_ne!(wrong, plain, "on a backend: {backend}");
+    }
+}
+
+/// One line of `OPENCOTI_SPEC_TRACE`: a drafted step.
+#[derive(Clone, Debug, PartialEq)]
+struct Step {
+    cycle: usize,
+    step: usize,
+    /// Of the token that the step was given.
+    pos: usize,
+    /// Ids and logits.
+    candidates: Vec<(u64, f32)>,
+}
+
+fn steps(text: &str) -> Vec<Step> {
+    let lines = text.lines().map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |at: usize| words[at].parse::<usize>().unwrap();
+        let candidates = words[6..].iter().map(|word| {
+            let (id, bits) = word.split_once(':').unwrap();
+            let bits = u32::from_str_radix(bits, 16).unwrap();
+            (id.parse().unwrap(), f32::from_bits(bits))
+        });
+        let candidates: Vec<_> = candidates.collect();
+        assert_eq!(candidates.len(), number(5), "{line}");
+        Step {
+            cycle: number(1),
+            step: number(2),
+            pos: number(3),
+            candidates,
+        }
+    });
+    lines.collect()
+}
+
+/// Tokens after `prompt`, and what was drafted for them.
+fn traced(prompt: &[u64], n_predict: u64, env: &[(&str, &str)]) -> (Vec<u64>, Vec<Step>) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("trace");
+    let trace = [("OPENCOTI_SPEC_TRACE", file.to_str().unwrap())];
+    let args = format!("-c 1024 -np 1 --ctx-checkpoints 0 --cache-ram 0 {MTP}");
+    let env = [env, &trace].concat();
+    let server = Running::of(&fixture("qwen3next-nextn"), &args, &env);
+    let body = body(prompt, n_predict, 0, false);
+    let (tokens, _) = server.completion(&body, LIMIT).expect("no answer");
+    (tokens, steps(&std::fs::read_to_string(&file).unwrap()))
+}
+
+/// Where the first steps of those drafts stand that come after a restore: the draft before was not accepted whole.
+fn after_restores(steps: &[Step]) -> Vec<usize> {
+    let first = |at: &usize| steps[*at].step == 0;
+    let starts: Vec<usize> = (0..steps.len()).filter(first).collect();
+    let pairs = starts.windows(2).filter(|pair| {
+        let drafted = pair[1] - pair[0];
+        steps[pair[1]].pos - steps[pair[0]].pos < drafted + 1
+    });
+    pairs.map(|pair| pair[1]).collect()
+}
+
+/// How far apart the logits of two steps are, at most, of the candidates that both have.
+fn distance(left: &Step, right: &Step) -> f32 {
+    assert_eq!(left.pos, right.pos);
+    let logit = |step: &Step, id: u64| {
+        let found = step.candidates.iter().find(|candidate| candidate.0 == id);
+        found.map(|candidate| candidate.1)
+    };
+    let shared: Vec<f32> = (left.candidates.iter())
+        .filter_map(|(id, of_left)| Some((of_left - logit(right, *id)?).abs()))
+        .collect();
+    assert!(shared.len() > 4, "{left:?} and {right:?} share few");
+    shared.into_iter().fold(0.0, f32::max)
+}
+
+/// An exact replay also gives the drafter the hidden row back that it had before the round. Tokens do not tell, so it is held
+/// against a server that has never drafted: it is given the prompt and the text so far.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_exact_replay_rewinds_the_drafter() {
+    if !wanted("an_exact_replay_rewinds_the_drafter") {
+        return;
+    }
+    let prompt = prompt(28, 3);
+    let library = planted(
+        "rewind",
+        "void common_spec_replay_set(std::vector<std::vector<float>> &, llama_seq_id, const std::vector<uint8_t> &) {}",
+    );
+    let (tokens, upstream) = traced(&prompt, 200, &[DEVICE]);
+    let found = after_restores(&upstream);
+    assert!(found.len() > 20, "{} restores", found.len());
+    let first = found[0];
+    let fresh = |pos: usize| {
+        let text = [&prompt[..], &tokens[..pos - prompt.len()]].concat();
+        let (_, steps) = traced(&text, 8, &[]);
+        steps[0].clone()
+    };
+    let wanted = fresh(upstream[first].pos);
+    let far = distance(&upstream[first], &wanted);
+    for env in [vec![EXACT], vec![DEVICE, EXACT]] {
+        let (same, exact) = traced(&prompt, 200, &env);
+        assert_eq!(same, tokens, "{env:?}");
+        // The same up to the first restore, and not behind it.
+        assert_eq!(exact[..first], upstream[..first], "{env:?}");
+        assert_ne!(exact[first], upstream[first], "{env:?}");
+        for at in after_restores(&exact).into_iter().take(3) {
+            let near = distance(&exact[at], &fresh(exact[at].pos));
+            let _ = writeln!(
+                std::io::stderr(),
+                "position {}: {near}, and upstream's first {far}",
+                exact[at].pos
+            );
+            assert!(near < 0.05 * far, "{near} against {far}, {env:?}");
+        }
+        // One that does nothing is upstream's.
+        let preload = ("LD_PRELOAD", library.to_str().unwrap());
+        let (same, planted) = traced(&prompt, 200, &[&env[..], &[preload]].concat());
+        assert_eq!(same, tokens, "{env:?}");
+        assert_eq!(distance(&planted[first], &wanted), far, "{env:?}");
     }
 }
