@@ -2,6 +2,7 @@
 
 #include "llama-cparams.h"
 #include "llama-graph.h"
+#include "llama-model.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +14,10 @@ bool llama_hy_v3_chain_row_enabled() {
     }();
 
     return enabled;
+}
+
+bool llama_hy_v3_chain_row_is_on(const llama_model * model) {
+    return llama_hy_v3_chain_row_enabled() && model->arch == LLM_ARCH_HY_V3;
 }
 
 void llama_hy_v3_chain_row(const llama_cparams & cparams, llm_graph_result & res, ggml_tensor * rows) {

@@ -12,12 +12,20 @@
 // Below this a copy costs no more than the graph that is built anew because its cell is another one; in MiB.
 static constexpr double LLAMA_CKPT_SWAP_MIN = 0.5;
 
+bool llama_ckpt_swap_asked() {
+    static const bool asked = [] {
+        const char * OPENCOTI_SPEC_CKPT_SWAP = getenv("OPENCOTI_SPEC_CKPT_SWAP");
+        return OPENCOTI_SPEC_CKPT_SWAP && OPENCOTI_SPEC_CKPT_SWAP[0] && strcmp(OPENCOTI_SPEC_CKPT_SWAP, "0") != 0;
+    }();
+
+    return asked;
+}
+
 static bool llama_ckpt_swap_enabled() {
     static const bool enabled = [] {
-        const char * OPENCOTI_SPEC_CKPT_SWAP = getenv("OPENCOTI_SPEC_CKPT_SWAP");
         // checkpoints that stay on the device are what swaps: else cells would be doubled for nothing
         const char * OPENCOTI_SPEC_CKPT_DEVICE = getenv("OPENCOTI_SPEC_CKPT_DEVICE");
-        return OPENCOTI_SPEC_CKPT_SWAP && OPENCOTI_SPEC_CKPT_SWAP[0] && strcmp(OPENCOTI_SPEC_CKPT_SWAP, "0") != 0 &&
+        return llama_ckpt_swap_asked() &&
             OPENCOTI_SPEC_CKPT_DEVICE && OPENCOTI_SPEC_CKPT_DEVICE[0] && strcmp(OPENCOTI_SPEC_CKPT_DEVICE, "0") != 0;
     }();
 
@@ -92,6 +100,26 @@ static llama_memory_recurrent * llama_ckpt_swap_memory(llama_context * ctx) {
     }
 
     return dynamic_cast<llama_memory_recurrent *>(mem);
+}
+
+const char * llama_ckpt_swap_refusal(llama_context * ctx) {
+    if (!llama_ckpt_swap_enabled()) {
+        return "OPENCOTI_SPEC_CKPT_DEVICE is not set, without which OPENCOTI_SPEC_CKPT_SWAP does nothing";
+    }
+
+    const auto * mem = llama_ckpt_swap_memory(ctx);
+
+    if (!mem) {
+        return "the model has no recurrent layers";
+    }
+
+    if (mem->size == 2*mem->rs_idx.size()) {
+        return nullptr;
+    }
+
+    return llama_n_rs_seq(ctx) > 0
+        ? "the memory goes back by states of its own (bounded rollback)"
+        : "the state is smaller than OPENCOTI_SPEC_CKPT_SWAP_MIN";
 }
 
 // our id for a sequence; -1: the memory has no cells for it

@@ -16,6 +16,12 @@ class llama_memory_recurrent;
 // Ids from n_seq_max on are ours; a memory that is used so has two cells for each sequence.
 // env: OPENCOTI_SPEC_CKPT_SWAP, OPENCOTI_SPEC_CKPT_SWAP_MIN
 
+// whether the switch is on, be it of use or not
+LLAMA_API bool llama_ckpt_swap_asked();
+
+// why the cells of this context do not take turns; nullptr: they do
+LLAMA_API const char * llama_ckpt_swap_refusal(llama_context * ctx);
+
 // number of cells that a memory is to have; `filter` may be empty and says which layers have a state
 uint32_t llama_ckpt_swap_cells(
         const llama_hparams & hparams,

@@ -64,6 +64,13 @@ bool common_spec_replay_begin(
         return false;
     }
 
+    static bool said = false;
+
+    if (!said) {
+        said = true;
+        LOG_INF("%s: tokens that were accepted before a checkpoint was restored are not judged again\n", __func__);
+    }
+
     const bool stays = common_sampler_set_replay(smpl, accepted) && !common_spec_replay_faulty(COMMON_SPEC_REPLAY_FAULT_DRAWS);
 
     if (!data.empty()) {
