@@ -293,3 +293,61 @@ fn the_readme_counts_what_each_patch_inserts() {
         assert!(rows[0].ends_with(&end), "{} should end with {end}", rows[0]);
     }
 }
+
+fn table(path: &Path) -> toml::Table {
+    text(path).unwrap().parse().unwrap()
+}
+
+fn strings(table: &toml::Table, key: &str) -> Vec<String> {
+    let list = table.get(key).and_then(toml::Value::as_array);
+    let words = list.into_iter().flatten().filter_map(toml::Value::as_str);
+    words.map(str::to_owned).collect()
+}
+
+/// A gate of no patch runs on every base, and one that a patch names on each base that has the patch: its switches must be of
+/// patches that are there, or it compares off with off and can never be green.
+#[test]
+fn gates_that_run_on_a_base_set_switches_that_it_has() {
+    let registry = table(Path::new("registry/series.toml"));
+    let series = registry["series"].as_table().unwrap();
+    let patch = |id: &str| table(&Path::new("patches").join(id).join("patch.toml"));
+    let of = |base: &str, key: &str| -> Vec<String> {
+        let ids = strings(series, base);
+        ids.iter().flat_map(|id| strings(&patch(id), key)).collect()
+    };
+    let named: Vec<String> = series.keys().flat_map(|base| of(base, "gates")).collect();
+    let mut looked_at = 0;
+    for path in files() {
+        let in_gates = path.parent() == Some(Path::new("gates"));
+        if !in_gates || !has_extension(&path, &["toml"]) {
+            continue;
+        }
+        let gate = table(&path);
+        let Some(id) = gate.get("id").and_then(toml::Value::as_str) else {
+            continue;
+        };
+        // Those of kind perf run only where they are named.
+        let is_perf = gate["kind"].as_str() == Some("perf");
+        if !gate.get("default").map_or(!is_perf, |value| value.as_bool() == Some(true)) {
+            continue;
+        }
+        let sides = ["baseline", "candidate"].into_iter().filter_map(|side| gate.get(side));
+        let env = sides.filter_map(|side| side.get("env")?.as_table());
+        let set: Vec<&String> = env.flat_map(toml::Table::keys).collect();
+        for base in series.keys() {
+            let is_ours = |list: &[String]| list.iter().any(|name| name == id);
+            if is_ours(&named) && !is_ours(&of(base, "gates")) {
+                continue;
+            }
+            looked_at += 1;
+            let switches = of(base, "switches");
+            for name in set.iter().filter(|name| name.starts_with("OPENCOTI_")) {
+                assert!(
+                    switches.contains(name),
+                    "{id} runs on {base}, where no patch has {name}"
+                );
+            }
+        }
+    }
+    assert!(looked_at > 60, "{looked_at}");
+}
