@@ -1,118 +1,128 @@
 #!/usr/bin/env bash
 # What the checkpoint switches do on a machine with an NVIDIA GPU, within eight minutes, with what was built elsewhere:
-# the gates, and then host, device and swap beside each other. Not yet run: see docs/evaluations/checkpoints.md.
+# the gates, through cuda.sh beside this file, and then host, device and swap beside each other. Not yet run on a GPU.
 #
-#   gates/device/checkpoints.sh BIN OUT
+#   gates/device/checkpoints.sh [--dry-run | --cpu] BIN OUT
 #
-# BIN holds, all of it built before:
-#   xtask                  target/release/xtask
-#   vanilla/llama-server   built with GGML_CUDA=ON, CMAKE_CUDA_ARCHITECTURES=90, with its libraries beside it
-#   patched/llama-server   the same options, the patched tree
-#   ckpt, tokens           xtask/tests/data/probe-ckpt/*.cpp, linked with the libraries in patched/
-#   big-state.gguf         the fixture architecture of that name with state = 128, heads = 32, layers = 36: 72 MiB of state
-#                          in 72 tensors. No command makes it yet: fixture::generate() does, as in measure_ckpt.rs.
-# OUT takes the records and logs. The exit code is 0 if every gate that was run passed and every way was measured on the
-# GPU, else 1; what has no time left is said to be left out, and is no pass.
+# --dry-run  say what would be run, and run nothing: it needs no GPU and no BIN
+# --cpu      run it on processors, to try the script; definitions stay as they are
+#
+# BIN is that of cuda.sh (README.md), with what the test `device` of xtask/tests/measure_ckpt.rs makes:
+#   ckpt, tokens     xtask/tests/data/probe-ckpt/*.cpp, linked with the libraries of the patched build
+#   big-state.gguf   72 MiB of state in 72 tensors
+# OUT takes the records and logs. Variables: DEVICE_SECONDS (all together, 480), DEVICE_GATES (only these), DEVICE_TURNS (40).
+# Exit codes: 0 every gate passed and every way was measured where it was to be · 1 one did not, or was left out for want of
+# time · 2 could not run.
 set -u
+
+usage() {
+    echo "usage: gates/device/checkpoints.sh [--dry-run | --cpu] BIN OUT" >&2
+    exit 2
+}
+
+mode=gpu
+case ${1-} in
+--dry-run) mode=dry && shift ;;
+--cpu) mode=cpu && shift ;;
+-*) usage ;;
+esac
+[ $# -eq 2 ] || usage
+here=$(cd "$(dirname "$0")" && pwd) || exit 2
+
+budget=${DEVICE_SECONDS:-480}
+turns=${DEVICE_TURNS:-40}
+export DEVICE_PLAN="chash-ckpt-device vanilla patched 60 --quick
+chash-ckpt-swap vanilla patched 60 --quick
+chash-replay-exact vanilla patched 60 --quick
+counters-ckpt-device patched patched 40 --quick
+counters-ckpt-swap patched patched 40 --quick"
+
+# Name, way that the snapshots must have been kept, switches (separated by commas), program, arguments behind the model.
+# ckpt: save, restore and decodes in microseconds through the host, then the same on the device. tokens: microseconds for a token
+# through the host, with cells that take turns, and with bounded rollback.
+device=OPENCOTI_SPEC_CKPT_DEVICE=1
+# Without the first the second does nothing.
+swap=$device,OPENCOTI_SPEC_CKPT_SWAP=1
+probes=(
+    "device-times copy $device ckpt times $turns"
+    "swap-times swap $swap ckpt times $turns"
+    "device-times-4 copy $device ckpt times-4 $turns"
+    "swap-times-4 swap $swap ckpt times-4 $turns"
+    "tokens-50 swap $swap tokens 1 $turns 50"
+    "tokens-80 swap $swap tokens 1 $turns 80"
+    "tokens-100 swap $swap tokens 1 $turns 100"
+)
+
+if [ "$mode" = dry ]; then
+    "$here/cuda.sh" --dry-run "$1" "$2" || exit 2
+    for line in "${probes[@]}"; do
+        read -r name way switches program args <<<"$line"
+        echo "would measure $name: ${switches//,/ } $1/$program $1/big-state.gguf $args, which must say \"path $way\""
+    done
+    exit 0
+fi
 
 bin=$(cd "$1" && pwd) || exit 2
 mkdir -p "$2" || exit 2
 out=$(cd "$2" && pwd) || exit 2
-root=$(cd "$(dirname "$0")/../.." && pwd) || exit 2
-cd "$root" || exit 2
+for file in ckpt tokens; do
+    [ -x "$bin/$file" ] || { echo "missing: $bin/$file" >&2 && exit 2; }
+done
+[ -s "$bin/big-state.gguf" ] || { echo "missing: $bin/big-state.gguf" >&2 && exit 2; }
 
-budget=${DEVICE_SECONDS:-480}
 failed=0
-: >"$out/summary.txt"
+flags=()
+memory=CUDA
+[ "$mode" = cpu ] && flags=(--cpu) && memory=CPU
+DEVICE_SECONDS=$budget "$here/cuda.sh" "${flags[@]}" "$bin" "$out" || failed=$?
+[ "$failed" -lt 2 ] || exit 2
+libraries=$bin/patched
+[ -s "$out/libraries.txt" ] && libraries=$libraries:$(cat "$out/libraries.txt")
 
-for file in xtask vanilla/llama-server patched/llama-server ckpt tokens; do
-    if [ ! -x "$bin/$file" ]; then
-        echo "missing: $bin/$file" >&2
-        exit 2
-    fi
-done
-if [ ! -s "$bin/big-state.gguf" ]; then
-    echo "missing: $bin/big-state.gguf" >&2
-    exit 2
-fi
-
-nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader >"$out/device.txt" || exit 2
-cat "$out/device.txt"
-for side in vanilla patched; do
-    # A server that finds no GPU would run on the CPU, and all would be well.
-    if ! "$bin/$side/llama-server" --list-devices 2>&1 | tee "$out/devices-$side.txt" | grep -q CUDA; then
-        echo "$side: no CUDA device" >&2
-        exit 2
-    fi
-done
-
-# left LIMIT: the seconds for a piece of at most LIMIT, nothing where there is no time
-left() {
-    local left=$((budget - SECONDS))
-    [ "$left" -lt 20 ] && return 1
-    [ "$left" -lt "$1" ] && echo "$left" || echo "$1"
+say() {
+    echo "$1" | tee -a "$out/summary.txt"
 }
 
-# gate ID BASELINE CANDIDATE LIMIT [FLAG...]
-gate() {
-    local id=$1 baseline=$2 candidate=$3 limit
-    if ! limit=$(left "$4"); then
-        echo "left out: $id, no time" | tee -a "$out/summary.txt"
+for line in "${probes[@]}"; do
+    read -r name way switches program args <<<"$line"
+    left=$((budget - SECONDS))
+    if [ "$left" -lt 20 ]; then
+        say "left out: $name, no time"
         failed=1
-        return
+        continue
     fi
-    shift 4
-    timeout "$limit" "$bin/xtask" gate --root "$root" --offline --keep-logs --unstamped --gate "$id" "$@" \
-        --baseline "$bin/$baseline/llama-server" --candidate "$bin/$candidate/llama-server" \
-        >"$out/$id.txt" 2>&1
-    local code=$?
-    echo "$id: exit code $code, $SECONDS s" | tee -a "$out/summary.txt"
-    [ "$code" -eq 0 ] || failed=1
-}
-
-# probe NAME PROGRAM ARGUMENT... : what it prints, one line for each turn
-probe() {
-    local name=$1 program=$2 limit
-    if ! limit=$(left 60); then
-        echo "left out: $name, no time" | tee -a "$out/summary.txt"
+    [ "$left" -gt 60 ] && left=60
+    # shellcheck disable=SC2086
+    env LD_LIBRARY_PATH="$libraries" ${switches//,/ } timeout "$left" "$bin/$program" "$bin/big-state.gguf" $args \
+        >"$out/$name.txt" 2>"$out/$name.log"
+    code=$?
+    say "$name: exit code $code, after $SECONDS s"
+    if [ "$code" -ne 0 ]; then
         failed=1
-        return
+        continue
     fi
-    shift 2
-    LD_LIBRARY_PATH="$bin/patched" timeout "$limit" "$bin/$program" "$@" >"$out/$name.txt" 2>"$out/$name.log"
-    local code=$?
-    echo "$name: exit code $code, $SECONDS s" | tee -a "$out/summary.txt"
-    # A state on the CPU would be measured as well.
-    if [ "$code" -ne 0 ] || ! grep -q '^memory CUDA' "$out/$name.txt"; then
+    # A state on processors would be measured as well, and so would a copy in place of cells that take turns.
+    if ! grep -q "^memory $memory" "$out/$name.txt"; then
+        say "$name: the state does not lie on $memory"
         failed=1
-        return
+        continue
     fi
-    # Medians of the columns, in microseconds.
-    local at columns
+    if ! grep -qx "path $way" "$out/$name.txt"; then
+        say "$name: snapshots are to be kept by $way, and it says: $(grep '^path ' "$out/$name.txt" || echo nothing)"
+        failed=1
+        continue
+    fi
+    # Medians of the columns.
     columns=$(sed -n 's/^turn //p' "$out/$name.txt" | awk '{ print NF; exit }')
-    for at in $(seq "$columns"); do
-        sed -n 's/^turn //p' "$out/$name.txt" | cut -d' ' -f"$at" | sort -g |
-            awk -v name="$name" -v at="$at" '{ v[NR] = $1 } END { print name ", column " at ", median " v[int((NR + 1) / 2)] }'
-    done | tee -a "$out/summary.txt"
-}
-
-gate chash-ckpt-device       vanilla patched 60 --quick
-gate chash-ckpt-swap         vanilla patched 60 --quick
-gate chash-replay-exact      vanilla patched 60 --quick
-gate counters-ckpt-device    patched patched 40 --quick
-gate counters-ckpt-swap      patched patched 40 --quick
-
-# Columns: save, restore and decodes in microseconds through the host, then the same on the device.
-for slots in times times-4; do
-    probe "device-$slots" ckpt "$bin/big-state.gguf" "$slots" 40
-    OPENCOTI_SPEC_CKPT_SWAP=1 probe "swap-$slots" ckpt "$bin/big-state.gguf" "$slots" 40
-done
-# Columns: microseconds for a token through the host, with cells that take turns, and with bounded rollback.
-for percent in 50 80 100; do
-    OPENCOTI_SPEC_CKPT_SWAP=1 probe "tokens-$percent" tokens "$bin/big-state.gguf" 1 40 "$percent"
+    for at in $(seq "${columns:-0}"); do
+        median=$(sed -n 's/^turn //p' "$out/$name.txt" | cut -d' ' -f"$at" | sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }')
+        say "$name, column $at, median $median"
+    done
+    if [ "${columns:-0}" -eq 0 ]; then
+        say "$name: no turn"
+        failed=1
+    fi
 done
 
-cp -r target/gate/latest-*.json "$out/" 2>/dev/null
-cp -r target/gate/logs "$out/logs" 2>/dev/null
 cat "$out/summary.txt"
 exit "$failed"

@@ -7,7 +7,8 @@
 # --dry-run  say what would be run, and run nothing: it needs no GPU and no BIN
 # --cpu      run it on processors, to try the script; definitions stay as they are
 #
-# Variables: DEVICE_SECONDS (all gates together, 540), DEVICE_GATES (only these, separated by blanks).
+# Variables: DEVICE_SECONDS (all gates together, 540), DEVICE_GATES (only these, separated by blanks), DEVICE_PLAN (another
+# plan than the one below, a line for each gate).
 # Exit codes: 0 every gate that was to run passed · 1 one did not, or was left out for want of time · 2 could not run.
 set -u
 
@@ -47,6 +48,9 @@ plan=(
     "chash-nextn-reuse vanilla patched 40 --quick"
     "chash-nextn-kv-only vanilla patched 40 --quick"
 )
+
+# Another script's plan, in the same form: checkpoints.sh has one.
+[ -z "${DEVICE_PLAN-}" ] || mapfile -t plan <<<"$DEVICE_PLAN"
 
 wanted() {
     [ -z "${DEVICE_GATES-}" ] && return 0
@@ -107,6 +111,7 @@ if [ "$mode" = gpu ]; then
         [ -d "$folder" ] && folders=$folders:$folder
     done
     export LD_LIBRARY_PATH=$folders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    echo "$LD_LIBRARY_PATH" >"$out/libraries.txt"
     for side in vanilla patched; do
         # Code for another GPU, a damaged file, or one of another build: said before anything runs.
         "$bin/xtask" inspect "$bin/$side/llama-server" "$bin/$side"/lib*.so.*.* >"$out/inspect-$side.txt" 2>&1 ||

@@ -3,8 +3,12 @@
 //!
 //! ```sh
 //! cargo xtask build --patched
-//! cargo test -p xtask --test measure_ckpt -- --ignored --nocapture --test-threads 1
+//! cargo test -p xtask --test measure_ckpt -- --ignored --nocapture --test-threads 1 checkpoints rollback
 //! ```
+//!
+//! `LLAMA_PATCHSET_MEASURE_BUILD` names another build below `target/llama/llama-0.5.0` than `patched-cpu`,
+//! `LLAMA_PATCHSET_MEASURE_MODEL` a GGUF file that is measured alone, with one slot, `LLAMA_PATCHSET_MEASURE_TURNS` another number of
+//! turns in each process.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -36,12 +40,13 @@ const SWAP: [(&str, &str); 3] = [
 const PROCESSES: usize = 3;
 
 /// Turns in each process: a larger state takes longer, and its times are less of a noise.
-fn enough(name: &str) -> &'static str {
-    match name {
+fn enough(name: &str) -> String {
+    let default = match name {
         "66 MiB" => "8",
         "16 MiB" => "15",
         _ => "40",
-    }
+    };
+    std::env::var("LLAMA_PATCHSET_MEASURE_TURNS").unwrap_or_else(|_| default.to_owned())
 }
 
 fn root() -> PathBuf {
@@ -79,9 +84,12 @@ fn probe(name: &str) -> PathBuf {
 }
 
 fn model((name, state, heads): (&str, f64, f64)) -> PathBuf {
+    made(name, [("state", state), ("heads", heads)])
+}
+
+fn made<const N: usize>(name: &str, dials: [(&str, f64); N]) -> PathBuf {
     let model = dir().join(format!("{}.gguf", name.replace(' ', "-")));
     if !model.exists() {
-        let dials = [("state", state), ("heads", heads)];
         let dials = dials.map(|(dial, value)| (dial.to_owned(), value));
         let dials = dials.into_iter().collect::<BTreeMap<_, _>>();
         let made = generate("big-state", 7, &dials).unwrap();
@@ -89,6 +97,28 @@ fn model((name, state, heads): (&str, f64, f64)) -> PathBuf {
         gguf::write(&made, &mut std::io::BufWriter::new(file)).unwrap();
     }
     model
+}
+
+/// Each model with its name and numbers of slots.
+fn models() -> Vec<(String, PathBuf, &'static [(&'static str, u32)])> {
+    if let Ok(file) = std::env::var("LLAMA_PATCHSET_MEASURE_MODEL") {
+        return vec![(file.clone(), file.into(), &[("times", 1)])];
+    }
+    let slots = &[("times", 1), ("times-4", 4)][..];
+    let all = SMALL.iter().chain(&LARGE);
+    all.map(|size| (size.0.to_owned(), model(*size), slots)).collect()
+}
+
+/// What `gates/device/checkpoints.sh` takes along: the programs, linked with the libraries of the build that
+/// `LLAMA_PATCHSET_MEASURE_BUILD` names, and a model of 36 layers.
+#[test]
+#[ignore = "makes files"]
+fn device() {
+    for name in ["ckpt", "tokens"] {
+        let _ = writeln!(std::io::stderr(), "{}", probe(name).display());
+    }
+    let model = made("big-state", [("state", 128.0), ("heads", 32.0), ("layers", 36.0)]);
+    let _ = writeln!(std::io::stderr(), "{}", model.display());
 }
 
 /// The numbers of each turn of some processes.
@@ -99,6 +129,7 @@ fn turns(
     env: &[(&str, &str)],
     processes: usize,
 ) -> Vec<Vec<f64>> {
+    let path = if env.is_empty() { "copy" } else { "swap" };
     let mut all = Vec::new();
     for _ in 0..processes {
         let mut command = Command::new(program);
@@ -107,6 +138,8 @@ fn turns(
         let said = String::from_utf8_lossy(&done.stdout).into_owned();
         let errors = String::from_utf8_lossy(&done.stderr).into_owned();
         assert!(done.status.success(), "{said}{errors}");
+        let way = format!("path {path}");
+        assert!(said.lines().any(|line| line == way), "not {way}: {said}");
         let lines = said.lines().filter_map(|line| line.strip_prefix("turn "));
         all.extend(lines.map(|line| line.split(' ').map(|word| word.parse().unwrap()).collect()));
     }
@@ -136,11 +169,11 @@ fn checkpoints() {
         "| state | slots | path | save, us | restore, us | decodes, us | save + restore, times host | round, times host |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- |"
     );
-    for size in SMALL.iter().chain(&LARGE) {
-        let (name, model) = (size.0, model(*size));
-        for (what, slots) in [("times", 1), ("times-4", 4)] {
+    for (name, model, slots) in models() {
+        for (what, slots) in slots {
             for (path, env) in [("device", &[][..]), ("swap", &SWAP[..])] {
-                let turns = turns(&program, &model, &[what, enough(name)], env, PROCESSES);
+                let enough = enough(&name);
+                let turns = turns(&program, &model, &[what, &enough], env, PROCESSES);
                 let times = [0, 1, 2, 3, 4, 5].map(|at| quartiles(&turns, |turn| turn[at])[1]);
                 let cost = quartiles(&turns, |t| (t[3] + t[4]) / (t[0] + t[1]));
                 let round = |t: &[f64]| (t[3] + t[4] + t[5]) / (t[0] + t[1] + t[2]);
@@ -191,7 +224,7 @@ fn rollback() {
                 let turns = turns(
                     &program,
                     &model,
-                    &[slots, enough(name), percent],
+                    &[slots, &enough(name), percent],
                     &SWAP,
                     processes,
                 );

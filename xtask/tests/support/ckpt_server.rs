@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -39,6 +39,7 @@ pub fn fixture(name: &str) -> PathBuf {
 pub struct Running {
     child: Child,
     port: u16,
+    log: tempfile::NamedTempFile,
 }
 
 impl Drop for Running {
@@ -75,10 +76,13 @@ impl Running {
         command.env("OPENCOTI_SPEC_COUNTERS", "1");
         command.env("GGML_NO_BACKTRACE", "1");
         command.envs(env.iter().copied());
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let both = log.reopen().unwrap();
+        command.stdout(both.try_clone().unwrap()).stderr(both);
         let running = Running {
             child: command.spawn().unwrap(),
             port,
+            log,
         };
         let begun = Instant::now();
         while running
@@ -89,6 +93,12 @@ impl Running {
             std::thread::sleep(Duration::from_millis(20));
         }
         running
+    }
+
+    /// What it has said so far.
+    pub fn log(&self) -> String {
+        let bytes = std::fs::read(self.log.path()).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     fn send(&self, method: &str, path: &str, body: &str, limit: Duration) -> Option<TcpStream> {

@@ -303,6 +303,16 @@ static size_t reported(llama_context * ctx) {
     return res;
 }
 
+// says how the snapshots are kept that live now: where a switch does nothing, times would be those of another way
+static void path(llama_context * ctx, const std::vector<llama_ckpt_snapshot> & snaps) {
+    const size_t held = llama_ckpt_device_size(ctx);
+    // a copy leaves positions and shapes with its owner, cells that take turns leave nothing
+    const bool swaps = snaps[0].meta.empty();
+    check(swaps == (held == 0), "a snapshot is neither a copy nor a cell");
+    check(!swaps || recurrent(ctx).size == 2*snaps.size(), "there is no second cell");
+    printf("device %zu\npath %s\n", held, swaps ? "swap" : "copy");
+}
+
 // held, reported and given back; `copies`: whether a snapshot takes memory of its own
 static void memory(llama_model * model, bool copies) {
     llama_context * ctx = context(model, 2);
@@ -455,6 +465,9 @@ static void times(llama_model * model, int n_seq, int n) {
         const int first = i % 2;
         round(first, t[first]);
         round(!first, t[!first]);
+        if (i == 0) {
+            path(ctx, snaps);
+        }
         if (i >= 3) {
             printf("turn %.1f %.1f %.1f %.1f %.1f %.1f\n", t[0][0], t[0][1], t[0][2], t[1][0], t[1][1], t[1][2]);
         }

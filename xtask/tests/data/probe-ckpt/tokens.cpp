@@ -252,6 +252,10 @@ int main(int argc, char ** argv) {
             }
         }
     }
+    // what the second column was: where a switch does nothing, it is a copy
+    const auto & kept = paths[SNAPSHOT].seqs[0].snap;
+    check(kept.id != 0, "there is no snapshot");
+    printf("device %zu\npath %s\n", llama_ckpt_device_size(paths[SNAPSHOT].ctx), kept.meta.empty() ? "swap" : "copy");
     for (auto & p : paths) {
         for (int s = 0; s < n_seq; ++s) {
             llama_ckpt_device_free(p.ctx, s, p.seqs[s].snap);
