@@ -18,6 +18,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use ckpt_server::{DEVICE, Running, SWAP, build};
+use llama_patchset::fixture::{generate, gguf};
 use real::root;
 
 fn fixture() -> PathBuf {
@@ -127,20 +128,23 @@ fn faults_that_are_planted_are_found() {
 
 /// Runs it, and gives what it says on both outputs.
 fn tried(what: &str, env: &[(&str, &str)]) -> String {
+    let number = match what {
+        "rounds" => "1000",
+        _ => "3",
+    };
+    with(&fixture(), &[what, number], env)
+}
+
+fn with(model: &Path, what: &[&str], env: &[(&str, &str)]) -> String {
     let mut command = Command::new(probe());
-    command.arg(fixture()).arg(what).envs(env.iter().copied());
+    command.arg(model).args(what).envs(env.iter().copied());
     command.env("GGML_NO_BACKTRACE", "1");
-    match what {
-        "rounds" => drop(command.arg("1000")),
-        "times" | "times-4" => drop(command.arg("3")),
-        _ => {}
-    }
     let done = command.output().unwrap();
     let said = [done.stdout, done.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
     assert!(
         done.status.success() && said.contains("done\n"),
-        "{what}, {env:?}: {said}"
+        "{what:?}, {env:?}: {said}"
     );
     said
 }
@@ -159,6 +163,26 @@ fn what_is_restored_is_what_was_saved() {
     }
     tried("memory", &[]);
     tried("memory-swap", &SWAP);
+}
+
+/// A state of 66 MiB, as real models have. 100 rounds take a minute of a processor: `CKPT_ROUNDS` is another number than 10.
+#[test]
+fn a_large_state_comes_back_too() {
+    if !wanted("a_large_state_comes_back_too") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("big-state.gguf");
+    let file = std::fs::File::create(&model).unwrap();
+    let made = generate("big-state", 7, &BTreeMap::new()).unwrap();
+    gguf::write(&made, &mut std::io::BufWriter::new(file)).unwrap();
+    let rounds = std::env::var("CKPT_ROUNDS").unwrap_or_else(|_| "10".to_owned());
+    for env in [&[][..], &SWAP[..2]] {
+        with(&model, &["equal"], env);
+        let said = with(&model, &["rounds-1", &rounds], env);
+        assert_eq!(said.matches("rounds of").count(), 1, "{said}");
+        let _ = write!(std::io::stderr(), "{said}");
+    }
 }
 
 /// No memory for a copy: the caller is told so every time, the log once.

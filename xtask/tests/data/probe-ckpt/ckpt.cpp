@@ -286,10 +286,11 @@ static void rounds(llama_model * model, int n_seq, int n_rounds) {
         check(state(ctx, s, 0) == state(ref, s, 0), "whole states differ at the end");
     }
     check(llama_ckpt_device_size(ctx) == 0, "memory is held at the end");
-    for (int at = 0; at < 5; ++at) {
+    // of a large state there are few rounds
+    for (int at = 0; at < 5 && n_rounds >= 100; ++at) {
         check(rejected_at[at] > 0, "no draft was rejected at some position");
     }
-    check(n_loads > n_rounds/4 && n_cancelled > 0 && n_slots > 0, "too little happened");
+    check(n_loads > n_rounds/4 && (n_rounds < 100 || (n_cancelled > 0 && n_slots > 0)), "too little happened");
     printf("rounds of %d: %d saves, %d restores, %d cancelled, %d slots saved\n", n_seq, n_saves, n_loads, n_cancelled, n_slots);
     llama_free(ctx);
     llama_free(ref);
@@ -502,6 +503,9 @@ int main(int argc, char ** argv) {
         for (const int n_seq : { 1, 2, 4 }) {
             rounds(model, n_seq, number);
         }
+    } else if (what == "rounds-1") {
+        // a large state takes long
+        rounds(model, 1, number);
     } else if (what == "memory" || what == "memory-swap") {
         memory(model, what == "memory");
     } else if (what == "limits") {
