@@ -6,17 +6,21 @@
 #[path = "support/real.rs"]
 mod real;
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use llama_patchset::ctx::Cancel;
+use llama_patchset::fixture::{generate, gguf};
 use llama_patchset::gate::client::{Client, Sampling};
 use llama_patchset::gate::server::{Launch, Server};
 use llama_patchset::gate::session::{Halt, Prompt};
 use real::{checkout, ok, patched_server, put, root, wanted, xtask};
 
-const SERIES: [&str; 13] = [
+const SERIES: [&str; 14] = [
     "ext-core",
     "spec-counters",
     "spec-trace",
@@ -27,6 +31,7 @@ const SERIES: [&str; 13] = [
     "hy-v3-chain-row",
     "nextn-fused-heads",
     "qwen4exp-nextn",
+    "nextn-heads-reuse",
     "planted-draft",
     "planted-heads",
     "planted-qwen4exp",
@@ -240,6 +245,148 @@ fn every_planted_fault_of_a_fused_draft_fails_the_drafts_gate() {
         for fault in faults(fixture) {
             caught(dir, server, fixture, fault);
         }
+    }
+}
+
+/// Heads that have graphs of their own: one that takes the graph of another is no other draft, since the context looks before it
+/// uses one again, and only the gate of counters sees that nothing is used again. A sampler that was applied where buffers are
+/// reserved is another draft where several sequences are.
+#[test]
+fn planted_faults_of_heads_with_graphs_of_their_own_are_found() {
+    if !wanted("planted_faults_of_heads_with_graphs_of_their_own_are_found") {
+        return;
+    }
+    let (dir, server) = planted();
+    for (of, fault, verdict, words) in [
+        ("counters-heads-reuse", "none", "pass", ""),
+        (
+            "counters-heads-reuse",
+            "lane",
+            "fail",
+            "reused_dft/launches_dft",
+        ),
+        ("drafts-heads-reuse", "none", "pass", ""),
+        (
+            "drafts-heads-reuse",
+            "samplers",
+            "fail",
+            "candidates differ",
+        ),
+    ] {
+        // The gate that is to find it, as it is, but for the fault.
+        let text = std::fs::read_to_string(real::root().join(format!("gates/{of}.toml"))).unwrap();
+        let id = format!("planted-{of}-{fault}");
+        let switch = "OPENCOTI_NEXTN_HEADS_REUSE = \"1\"";
+        assert_eq!(text.matches(switch).count(), 1);
+        let set = if text.contains(&format!("{switch} }}")) {
+            ", "
+        } else {
+            "\n"
+        };
+        let text = text
+            .replace(&format!("id = \"{of}\""), &format!("id = \"{id}\""))
+            .replace(
+                switch,
+                &format!("{switch}{set}OPENCOTI_PLANTED_HEADS = \"{fault}\""),
+            );
+        put(&dir.join(format!("gates/{id}.toml")), text);
+        let (code, json) = gate(dir, server, &id);
+        let found = &json["data"]["gates"][0];
+        let _ = writeln!(std::io::stderr(), "{id}: {}", found["verdict"]);
+        assert_eq!(found["verdict"], verdict, "{id}: {json:#}");
+        assert_eq!(code, Some(i32::from(verdict == "fail")), "{id}");
+        assert!(json.to_string().contains(words), "{id}: {json:#}");
+    }
+}
+
+/// The server of `llama-2026-06`, where it is built; says so where it is not.
+fn server_of_2026_06(test: &str) -> Option<PathBuf> {
+    let server = "target/llama/llama-2026-06/patched-cpu/out/bin/llama-server";
+    let server = real::root().join(server);
+    let is_there = wanted(test) && server.is_file();
+    if wanted(test) && !is_there {
+        let _ = writeln!(
+            std::io::stderr(),
+            "{test}: left out, since llama-2026-06 is not built here: cargo xtask build --patched --base llama-2026-06"
+        );
+    }
+    is_there.then_some(server)
+}
+
+/// Starts it with a model of three blocks, of which it lacks what `drop` names; the log, and whether it was ready.
+fn chained(server: &Path, name: &str, n_max: u32, drop: fn(&str) -> bool) -> (String, bool) {
+    let dir = real::root().join("target/test-checkouts/chain-heads");
+    std::fs::create_dir_all(&dir).unwrap();
+    let mut model = generate("step35", 7, &BTreeMap::new()).unwrap();
+    model.tensors.retain(|tensor| !drop(&tensor.name));
+    let file = dir.join(format!("{name}.gguf"));
+    let mut bytes = Vec::new();
+    gguf::write(&model, &mut bytes).unwrap();
+    std::fs::write(&file, bytes).unwrap();
+    let args = format!(
+        "-c 512 -np 1 -t 1 -tb 1 -fit off --no-warmup --spec-type draft-mtp --spec-draft-n-max {n_max}"
+    );
+    let args = args.split(' ').map(OsString::from);
+    let env = BTreeMap::from([
+        ("OPENCOTI_NEXTN_CHAIN_HEADS".to_owned(), "1".to_owned()),
+        ("GGML_NO_BACKTRACE".to_owned(), "1".to_owned()),
+    ]);
+    let log = dir.join(format!("{name}.log"));
+    let launch = Launch {
+        program: server,
+        args: [OsString::from("-m"), file.into()]
+            .into_iter()
+            .chain(args)
+            .collect(),
+        env: &env,
+        log: log.clone(),
+        is_judged: false,
+        start: Duration::from_secs(60),
+        request: Duration::from_secs(60),
+        stop: Duration::from_secs(5),
+    };
+    // Of a server of that base which ends at once, one log in sixty is empty: its writer has a thread of its own.
+    for _ in 0..5 {
+        let is_ready = Server::start(&launch, &Halt::new(&Cancel::default())).is_ok();
+        let text = std::fs::read_to_string(&log).unwrap();
+        if !text.is_empty() {
+            return (text, is_ready);
+        }
+    }
+    panic!("{name}: the server says nothing");
+}
+
+/// A block that is not in the file is named when the model is loaded; more tokens than blocks are not drafted.
+#[test]
+fn chained_heads_say_what_they_lack_and_what_they_limit() {
+    let Some(server) = server_of_2026_06("chained_heads_say_what_they_lack_and_what_they_limit")
+    else {
+        return;
+    };
+    let (log, is_ready) = chained(&server, "whole", 5, |_| false);
+    assert!(is_ready, "{log}");
+    for words in [
+        "n_max=5, but the model has 3 NextN blocks, and each drafts one token: n_max=3",
+        "3 of 3 NextN blocks draft one token each",
+    ] {
+        assert!(log.contains(words), "{words}: {log}");
+    }
+    // Layers 0 to 3 are the trunk.
+    type Drop = fn(&str) -> bool;
+    for (name, drop, says) in [
+        (
+            "no-second-block",
+            (|name| name.starts_with("blk.5.")) as Drop,
+            "NextN block 2 of 3 has no blk.5.",
+        ),
+        (
+            "no-norm-in-the-third",
+            |name| name == "blk.6.nextn.hnorm.weight",
+            "NextN block 3 of 3 has no blk.6.nextn.hnorm.weight",
+        ),
+    ] {
+        let (log, is_ready) = chained(&server, name, 3, drop);
+        assert!(!is_ready && log.contains(says), "{says}: {log}");
     }
 }
 
