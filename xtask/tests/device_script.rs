@@ -60,7 +60,9 @@ fn the_definitions_hold_on_cuda() {
     let mut ids: Vec<String> = Vec::new();
     for name in ["cuda.sh", "checkpoints.sh"] {
         let (_, text) = of(name, &["--dry-run", "BIN", "OUT"], dir.path(), &[]);
-        let lines = text.lines().filter_map(|line| line.strip_prefix("would run "));
+        let lines = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("would run "));
         ids.extend(lines.map(|line| line.split([' ', ':']).next().unwrap().to_owned()));
     }
     ids.sort();
@@ -189,7 +191,12 @@ fn checkpoints_are_measured_in_the_way_that_the_row_says() {
     std::fs::write(bin.join("big-state.gguf"), "GGUF").unwrap();
     let run = |vars: &[(&str, &str)]| {
         let vars = [&[("FAKE_MEMORY", "CPU"), ("FAKE_COPIES", "")][..], vars].concat();
-        of("checkpoints.sh", &["--cpu", "bin", "out"], dir.path(), &vars)
+        of(
+            "checkpoints.sh",
+            &["--cpu", "bin", "out"],
+            dir.path(),
+            &vars,
+        )
     };
     let (code, text) = run(&[]);
     assert_eq!(code, 0, "{text}");

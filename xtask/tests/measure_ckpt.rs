@@ -106,7 +106,8 @@ fn models() -> Vec<(String, PathBuf, &'static [(&'static str, u32)])> {
     }
     let slots = &[("times", 1), ("times-4", 4)][..];
     let all = SMALL.iter().chain(&LARGE);
-    all.map(|size| (size.0.to_owned(), model(*size), slots)).collect()
+    all.map(|size| (size.0.to_owned(), model(*size), slots))
+        .collect()
 }
 
 /// What `gates/device/checkpoints.sh` takes along: the programs, linked with the libraries of the build that
@@ -117,7 +118,10 @@ fn device() {
     for name in ["ckpt", "tokens"] {
         let _ = writeln!(std::io::stderr(), "{}", probe(name).display());
     }
-    let model = made("big-state", [("state", 128.0), ("heads", 32.0), ("layers", 36.0)]);
+    let model = made(
+        "big-state",
+        [("state", 128.0), ("heads", 32.0), ("layers", 36.0)],
+    );
     let _ = writeln!(std::io::stderr(), "{}", model.display());
 }
 

@@ -223,7 +223,10 @@ fn what_is_measured_is_what_the_switches_say() {
     // A state that is too small for it.
     let log = Running::start(true, &SWAP[..2]).log();
     assert!(log.contains(words), "{log}");
-    assert!(log.contains("smaller than OPENCOTI_SPEC_CKPT_SWAP_MIN"), "{log}");
+    assert!(
+        log.contains("smaller than OPENCOTI_SPEC_CKPT_SWAP_MIN"),
+        "{log}"
+    );
 }
 
 /// With logits that come in turns, upstream judges a replay again and again; not judged, it goes on. The

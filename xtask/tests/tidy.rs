@@ -328,10 +328,15 @@ fn gates_that_run_on_a_base_set_switches_that_it_has() {
         };
         // Those of kind perf run only where they are named.
         let is_perf = gate["kind"].as_str() == Some("perf");
-        if !gate.get("default").map_or(!is_perf, |value| value.as_bool() == Some(true)) {
+        if !gate
+            .get("default")
+            .map_or(!is_perf, |value| value.as_bool() == Some(true))
+        {
             continue;
         }
-        let sides = ["baseline", "candidate"].into_iter().filter_map(|side| gate.get(side));
+        let sides = ["baseline", "candidate"]
+            .into_iter()
+            .filter_map(|side| gate.get(side));
         let env = sides.filter_map(|side| side.get("env")?.as_table());
         let set: Vec<&String> = env.flat_map(toml::Table::keys).collect();
         for base in series.keys() {
