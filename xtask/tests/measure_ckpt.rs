@@ -99,8 +99,11 @@ fn made<const N: usize>(name: &str, dials: [(&str, f64); N]) -> PathBuf {
     model
 }
 
-/// Each model with its name and numbers of slots.
-fn models() -> Vec<(String, PathBuf, &'static [(&'static str, u32)])> {
+/// Name and file of a model, and with how many slots it is measured: as the program calls it, and the number.
+type Measured = (String, PathBuf, &'static [(&'static str, u32)]);
+
+/// Each model.
+fn models() -> Vec<Measured> {
     if let Ok(file) = std::env::var("LLAMA_PATCHSET_MEASURE_MODEL") {
         return vec![(file.clone(), file.into(), &[("times", 1)])];
     }
