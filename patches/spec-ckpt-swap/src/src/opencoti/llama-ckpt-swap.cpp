@@ -110,7 +110,7 @@ const char * llama_ckpt_swap_refusal(llama_context * ctx) {
     const auto * mem = llama_ckpt_swap_memory(ctx);
 
     if (!mem) {
-        return "the model has no recurrent layers";
+        return "it has no recurrent memory, or its attention has a window";
     }
 
     if (mem->size == 2*mem->rs_idx.size()) {
