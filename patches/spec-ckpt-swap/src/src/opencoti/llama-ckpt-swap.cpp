@@ -9,8 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 
-// Below this a copy costs no more than the graph that is built anew because its cell is another one; in MiB.
-static constexpr double LLAMA_CKPT_SWAP_MIN = 0.5;
+// Below this a copy costs no more than the graph that is built anew because its cell is another one, also where all
+// drafts are accepted; in MiB.
+static constexpr double LLAMA_CKPT_SWAP_MIN = 2.0;
 
 bool llama_ckpt_swap_asked() {
     static const bool asked = [] {
