@@ -191,6 +191,24 @@ fn every_built_file_says_what_it_is_of_and_what_was_edited_is_refused() {
     let (code, told) = run(&demo);
     assert_eq!(code, Some(1), "{told}");
     assert!(told.contains("carries no stamp"), "{told}");
+    // What takes symbols out takes the stamp with it.
+    fs::write(&demo, &sound).unwrap();
+    let stripped = Command::new("strip").arg(&demo).status().unwrap();
+    assert!(stripped.success());
+    let (code, told) = run(&demo);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("carries no stamp"), "{told}");
+    // What leaves it there changes the file all the same.
+    fs::write(&demo, &sound).unwrap();
+    let stripped = Command::new("strip")
+        .args(["--strip-debug", "--keep-section=.llama-patchset"])
+        .arg(&demo)
+        .status()
+        .unwrap();
+    assert!(stripped.success());
+    let (code, told) = run(&demo);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("is not what was stamped"), "{told}");
     assert_eq!(run(Path::new("/nonexistent")).0, Some(2));
     // The build takes both for what they are, and mends them.
     assert_eq!(
