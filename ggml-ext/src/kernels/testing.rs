@@ -139,12 +139,33 @@ impl Laid {
     }
 }
 
-/// Rows of up to 4,097 numbers.
+/// Rows of up to 4,097 numbers, at least one.
 pub fn laid<V: proptest::strategy::Strategy<Value = f32>>(
     value: impl Fn() -> V,
 ) -> impl proptest::strategy::Strategy<Value = Laid> {
     use proptest::prelude::*;
-    let length = prop_oneof![3 => 1usize..70, 2 => 1usize..1100, 1 => 1usize..=4097];
+    of_length(
+        prop_oneof![3 => 1usize..70, 2 => 1usize..1100, 1 => 1usize..=4097],
+        value,
+    )
+}
+
+/// The same, and rows without any number.
+pub fn laid_or_empty<V: proptest::strategy::Strategy<Value = f32>>(
+    value: impl Fn() -> V,
+) -> impl proptest::strategy::Strategy<Value = Laid> {
+    use proptest::prelude::*;
+    of_length(
+        prop_oneof![1 => Just(0usize), 3 => 1usize..70, 2 => 1usize..1100, 1 => 1usize..=4097],
+        value,
+    )
+}
+
+fn of_length<V: proptest::strategy::Strategy<Value = f32>>(
+    length: impl proptest::strategy::Strategy<Value = usize>,
+    value: impl Fn() -> V,
+) -> impl proptest::strategy::Strategy<Value = Laid> {
+    use proptest::prelude::*;
     (length, 1usize..4, 0usize..8, 0usize..3).prop_flat_map(move |(length, count, offset, gap)| {
         let size = offset + count * (length + gap);
         proptest::collection::vec(value(), size).prop_map(move |data| Laid {
