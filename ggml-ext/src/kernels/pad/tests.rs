@@ -3,7 +3,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::kernels::testing::{here, laid_or_empty, odd_value, op, run, tensor};
+use crate::kernels::testing::{cases, here, laid_or_empty, odd_value, op, run, tensor};
 
 fn params(before: (usize, usize), after: (usize, usize)) -> [i32; 16] {
     let mut params = [0; 16];
@@ -15,7 +15,7 @@ fn params(before: (usize, usize), after: (usize, usize)) -> [i32; 16] {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(ProptestConfig::with_cases(cases(100)))]
 
     #[test]
     fn rows_and_numbers_are_put_between_zeros(
