@@ -231,7 +231,7 @@ int main(int argc, char ** argv) {
     }
 
     const char * active = strstr(said, "kernels of ggml-ext ");
-    if (!active || !strstr(active, "top_k") || !strstr(active, "argmax")) {
+    if (!active || !strstr(active, "top_k") || !strstr(active, "argmax") || !strstr(active, "pad")) {
         die("the kernels are not active");
     }
     printf("active %.*s\n", (int) strcspn(active, "\n"), active);

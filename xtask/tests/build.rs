@@ -191,6 +191,20 @@ fn every_built_file_says_what_it_is_of_and_what_was_edited_is_refused() {
     let (code, told) = run(&demo);
     assert_eq!(code, Some(1), "{told}");
     assert!(told.contains("carries no stamp"), "{told}");
+    // `strip` leaves the section where it is, and changes the rest.
+    let remove = ["--remove-section", ".llama-patchset"];
+    for (program, args, says) in [
+        ("strip", &[][..], "is not what was stamped"),
+        ("strip", &["--strip-debug"], "is not what was stamped"),
+        ("objcopy", &remove, "carries no stamp"),
+    ] {
+        fs::write(&demo, &sound).unwrap();
+        let done = Command::new(program).args(args).arg(&demo).status();
+        assert!(done.unwrap().success());
+        let (code, told) = run(&demo);
+        assert_eq!(code, Some(1), "{program}: {told}");
+        assert!(told.contains(says), "{program}: {told}");
+    }
     assert_eq!(run(Path::new("/nonexistent")).0, Some(2));
     // The build takes both for what they are, and mends them.
     assert_eq!(

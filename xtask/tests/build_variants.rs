@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use llama_patchset::build::lookup::{Lookup, Machine};
-use llama_patchset::build::{self, Build, drift, provenance};
+use llama_patchset::build::{self, Build, drift, provenance, stamp};
+use llama_patchset::inspect::inspect;
 use llama_patchset::model::{Flavour, Libraries, Profile, Variant};
 use llama_patchset::{Error, Kind, Result};
 use toy::Toy;
@@ -98,6 +99,39 @@ fn a_variant_has_a_folder_options_and_a_stamp_of_its_own() {
         .map(|build| build.manifest.name())
         .collect();
     assert_eq!(names.len(), 4, "{names:?}");
+}
+
+#[test]
+fn static_libraries_are_inside_the_programs() {
+    let toy = Toy::new();
+    let lists = fs::read_to_string(toy.source.join("CMakeLists.txt")).unwrap();
+    toy.write("CMakeLists.txt", &lists.replace("part SHARED", "part"));
+    for flavour in [Flavour::Vanilla, Flavour::Patched] {
+        let mut recipe = toy.recipe(flavour);
+        recipe.variant.libraries = Libraries::Static;
+        let build = build::build(&toy.ctx, &recipe, false).unwrap();
+        let name = build.dir.file_name().unwrap().to_str().unwrap();
+        assert_eq!(name, format!("{}-cpu-static", flavour));
+        assert_eq!(build.manifest.flags["BUILD_SHARED_LIBS"], "OFF");
+        let artifacts = build.manifest.artifacts.iter();
+        let names: Vec<&str> = artifacts.map(|artifact| &*artifact.path).collect();
+        assert_eq!(names, ["out/bin/demo"]);
+        let found = inspect(&build.program("demo")).unwrap();
+        assert_eq!(found.provenance.variant, recipe.variant);
+        let own = found.needed.iter().find(|name| name.contains("part"));
+        assert_eq!(own, None, "{:?}", found.needed);
+        // It runs alone, and says of which patch set it is.
+        let elsewhere = tempfile::tempdir().unwrap();
+        let program = elsewhere.path().join("demo");
+        fs::copy(build.program("demo"), &program).unwrap();
+        let said = Command::new(&program).output().unwrap().stdout;
+        let id = recipe.patchset.as_ref().map(|set| set.id.to_string());
+        let id = id.unwrap_or_else(|| "unstamped".to_owned());
+        let wanted = format!("../src/part.c {} ../src/main.cpp", &id[..1]);
+        assert_eq!(String::from_utf8(said).unwrap(), wanted);
+        assert_eq!(stamp::read(&build.program("demo")).unwrap(), Some(id));
+        assert_eq!(drift::check(&build).unwrap(), []);
+    }
 }
 
 fn refused(result: Result<Build>, parts: &[&str]) -> Error {

@@ -11,7 +11,8 @@ mod fake_server;
 use std::path::PathBuf;
 use std::process::Command;
 
-use llama_patchset::model::{GateRecord, Verdict, read_json};
+use llama_patchset::build::provenance;
+use llama_patchset::model::{Digest, Flavour, GateRecord, Provenance, Verdict, read_json};
 
 #[test]
 #[ignore = "no test: the fake server starts here"]
@@ -148,4 +149,56 @@ fn what_says_nothing_of_its_origin_is_not_gated() {
     );
     assert!(text.contains("--unstamped"), "{text}");
     assert_eq!(setup.record().unwrap().verdict, Verdict::Fail);
+}
+
+/// A program of the system, stamped as a server of a build.
+fn stamped() -> Vec<u8> {
+    let stamp = |content| Provenance {
+        schema: 1,
+        file: "llama-server".to_owned(),
+        content,
+        base: "toy".to_owned(),
+        tree: Digest::of(b""),
+        flavour: Flavour::Vanilla,
+        backend: "cpu".to_owned(),
+        variant: Default::default(),
+        patchset: None,
+        source: Digest::of(b""),
+        flags: Default::default(),
+        compilers: Default::default(),
+        backend_tools: Default::default(),
+    };
+    provenance::stamped(&std::fs::read("/bin/true").unwrap(), stamp).unwrap()
+}
+
+#[test]
+fn a_stamped_server_that_was_edited_is_not_gated() {
+    let setup = Setup::new("", "");
+    let on_processors = DEFINITION
+        .lines()
+        .filter(|line| !line.starts_with("backend") && !line.starts_with("device"));
+    let on_processors: Vec<&str> = on_processors.collect();
+    std::fs::write(setup.path("gates/same.toml"), on_processors.join("\n")).unwrap();
+    let sound = stamped();
+    let put = |side: &str, bytes: &[u8]| {
+        std::fs::write(setup.path(side).join("llama-server"), bytes).unwrap()
+    };
+    put("a", &sound);
+    put("b", &sound);
+    // The control is taken for what it is stamped as, and started: it ends at once.
+    let (code, text) = setup.run(&[]);
+    assert_eq!(code, 2, "{text}");
+    assert!(!text.contains("stamped"), "{text}");
+    for at in [0x200, sound.len() / 2, sound.len() - 1] {
+        let mut edited = sound.clone();
+        edited[at] ^= 1;
+        put("b", &edited);
+        let (code, text) = setup.run(&[]);
+        assert_eq!(code, 1, "{at}: {text}");
+        assert!(
+            text.contains("llama-server is not what was stamped"),
+            "{at}: {text}"
+        );
+        assert_eq!(setup.record().unwrap().verdict, Verdict::Fail);
+    }
 }

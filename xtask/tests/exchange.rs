@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg(unix)]
 
+#[path = "support/ci.rs"]
+mod ci;
 mod support;
 
 use std::collections::BTreeMap;
@@ -116,10 +118,7 @@ fn am(repository: &Path, exported: &Path) {
 /// `quilt push -a` in a copy of `base`; whether there is a quilt to ask.
 fn quilt(base: &Path, exported: &Path, dir: &Path) -> bool {
     if Command::new("quilt").arg("--version").output().is_err() {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "quilt is missing, and a CI has to have it"
-        );
+        assert!(!ci::on_ci(), "quilt is missing, and a CI has to have it");
         let _ = writeln!(
             std::io::stderr(),
             "quilt is missing: not asked (apt-get install quilt)"

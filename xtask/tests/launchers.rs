@@ -1,8 +1,11 @@
 //! Compiler launchers with a cache behind the network: a real redis-server on the loopback, a real
-//! ccache and sccache, and a program that passes for icecc. The tree is a small one.
+//! ccache, sccache and icecc, with a scheduler and a daemon of its own. The tree is a small one.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "support/ci.rs"]
+mod ci;
 
 use std::fs;
 use std::io::{Read, Write as _};
@@ -19,10 +22,7 @@ fn program(name: &str, in_ci: bool) -> Option<PathBuf> {
         .map(|dir| dir.join(name))
         .find(|path| path.is_file());
     if found.is_none() {
-        assert!(
-            !in_ci || std::env::var_os("CI").is_none(),
-            "{name} is missing"
-        );
+        assert!(!in_ci || !ci::on_ci(), "{name} is missing");
         let _ = writeln!(std::io::stderr(), "left out, since there is no {name}");
     }
     found
@@ -224,7 +224,7 @@ fn a_second_folder_with_an_empty_cache_gets_its_objects_from_redis() {
 
 #[test]
 fn sccache_serves_the_folder_that_it_compiled_for() {
-    let Some(sccache) = program("sccache", false) else {
+    let Some(sccache) = program("sccache", true) else {
         return;
     };
     let setup = Setup::new();
@@ -263,7 +263,132 @@ fn sccache_serves_the_folder_that_it_compiled_for() {
     );
 }
 
-/// icecc sends work to other machines, of which a test has none: a program that passes for it.
+/// A scheduler and a daemon of icecc on the loopback, which end with the test.
+struct Icecc {
+    children: Vec<Child>,
+    log: PathBuf,
+    socket: PathBuf,
+}
+
+impl Icecc {
+    /// Both drop root's rights, and write where they are told: into `dir`, which is made for them.
+    fn start(dir: &Path) -> Option<Icecc> {
+        use std::os::unix::fs::PermissionsExt as _;
+        let needed = ["icecc", "icecc-scheduler", "iceccd"].map(|name| program_of_root(name, true));
+        let [Some(_), Some(scheduler), Some(daemon)] = needed else {
+            return None;
+        };
+        fs::create_dir(dir).unwrap();
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o777)).unwrap();
+        // They are to reach it, too.
+        let parent = dir.parent().unwrap();
+        fs::set_permissions(parent, fs::Permissions::from_mode(0o755)).unwrap();
+        let (log, socket) = (dir.join("scheduler.log"), dir.join("socket"));
+        let port = free_port();
+        let net = format!("test-{port}");
+        let start = |program: &Path, log: &Path, args: &[&str]| {
+            Command::new("setpriv")
+                .args(["--pdeathsig", "KILL", "--"])
+                .arg(program)
+                .args(["-vvv", "-n", &net, "-l"])
+                .arg(log)
+                .args(args)
+                .env("ICECC_TEST_SOCKET", &socket)
+                // Packing the compiler for others takes seconds, and here it goes to nobody.
+                .env("ICECC_ENV_COMPRESSION", "none")
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap()
+        };
+        let own = start(&scheduler, &log, &["-p", &port.to_string()]);
+        let icecc = Icecc {
+            children: vec![own],
+            log,
+            socket: socket.clone(),
+        };
+        icecc.until("scheduler ready");
+        let at = format!("127.0.0.1:{port}");
+        let folder = dir.join("envs");
+        let args = ["-s", &at, "-b", text(&folder), "-N", "here", "-m", "2"];
+        let mut icecc = icecc;
+        let own = start(
+            &daemon,
+            &dir.join("daemon.log"),
+            &[&args[..], &["--no-remote"]].concat(),
+        );
+        icecc.children.push(own);
+        icecc.until("login here");
+        Some(icecc)
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    fn until(&self, said: &str) {
+        let begun = Instant::now();
+        while !self.said().contains(said) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{}", self.said());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Icecc {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// As [`program`], also where only root looks.
+fn program_of_root(name: &str, in_ci: bool) -> Option<PathBuf> {
+    let root = Path::new("/usr/sbin").join(name);
+    match root.is_file() {
+        true => Some(root),
+        false => program(name, in_ci),
+    }
+}
+
+/// What the scheduler writes down of each job is that it came, on whom it ran, and how it ended. There is one
+/// machine, so that all ran here: by the scheduler's word, and not for want of one.
+#[test]
+fn a_scheduler_of_icecc_is_asked_for_each_file() {
+    let setup = Setup::new();
+    let Some(icecc) = Icecc::start(&setup.path("icecc")) else {
+        return;
+    };
+    let env = [("ICECC_TEST_SOCKET", text(&icecc.socket))];
+    let output = setup.build("one", "icecc", &env);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    assert!(!error.contains("iceccd"), "{error}");
+    for source in ["llama.c", "llama-server.cpp", "llama-bench.cpp"] {
+        icecc.until(&format!("/{source} "));
+    }
+    let jobs = |start: &str| {
+        let said = icecc.said();
+        let lines = said.lines().filter(|line| line.contains(start));
+        lines.count() as u64
+    };
+    // CMake's own tries are jobs, too.
+    assert!(jobs("NEW ") >= FILES, "{}", icecc.said());
+    let begun = Instant::now();
+    while jobs(" status=0 ") < FILES {
+        assert!(
+            begun.elapsed() < Duration::from_secs(30),
+            "{}",
+            icecc.said()
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(icecc.said().contains("server=here"), "{}", icecc.said());
+}
+
+/// A program that passes for it: what is called when, and what is said where no daemon answers.
 #[test]
 fn icecc_is_called_and_its_missing_daemon_is_said() {
     use std::os::unix::fs::PermissionsExt as _;

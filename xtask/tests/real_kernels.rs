@@ -9,18 +9,21 @@ mod real;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
 
-use real::{copy, ok, patched_server, put, root, wanted, xtask};
+use llama_patchset::model::Digest;
+use llama_patchset::tree::TreeManifest;
+use real::{copy, manifest_of_the_crate, ok, patched_server, put, root, wanted, xtask};
 
 const SERIES: [&str; 4] = ["ext-core", "spec-counters", "spec-trace", "ext-kernels"];
 
-/// Ops that have a kernel; faults are planted in the first two.
-const OPS: [&str; 3] = ["TOP_K", "ARGMAX", "PAD"];
+/// Ops that have a kernel, and whether it has lanes: without any, a fault is one for all instruction sets.
+const OPS: [(&str, bool); 3] = [("TOP_K", true), ("ARGMAX", true), ("PAD", false)];
 
-/// A wrong index in the fourth lane, and one in the second of each eight places, where the sampler
-/// has its largest candidate: file, what stands
-/// there, what is planted.
-const PLANTED: [(&str, &str, &str); 2] = [
+/// A wrong index in the fourth lane; one in the second of each eight places, where the sampler has its largest candidate; and
+/// each row copied one place too far: file, what stands there, what is planted.
+const PLANTED: [(&str, &str, &str); OPS.len()] = [
     (
         "top_k.rs",
         "best.offer(value, (first + at + lane) as i32);",
@@ -31,37 +34,94 @@ const PLANTED: [(&str, &str, &str); 2] = [
         "best.index = (begin + at) as i32;",
         "best.index = (begin + at - usize::from(L::N > 1 && at % 8 == 1)) as i32;",
     ),
+    (
+        "pad.rs",
+        "start.copy_to_nonoverlapping(work.dst.place(at, from), to - from);",
+        "start.copy_to_nonoverlapping(work.dst.place(at, from + 1), to - from - 1);",
+    ),
 ];
+
+fn cxx() -> String {
+    std::env::var("CXX").unwrap_or_else(|_| "c++".into())
+}
+
+/// Compiles `source` into `dir`, without optimisation, where that was not done before with the same source, headers
+/// of the folder `include` and compiler. Time stamps say little: another base may have an older file.
+fn object(dir: &Path, source: &Path, include: &Path) -> PathBuf {
+    // Two tests want the same one at the same time.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one = ONE_AT_A_TIME
+        .lock()
+        .unwrap_or_else(|lock| lock.into_inner());
+    fs::create_dir_all(dir).unwrap();
+    let version = Command::new(cxx()).arg("--version").output().unwrap();
+    let headers = TreeManifest::of_tree(include, |_| false).unwrap();
+    let parts = [
+        Digest::of_file(source).unwrap(),
+        headers.digest(),
+        Digest::of(&version.stdout),
+    ];
+    let key = Digest::of_parts(parts.iter().map(|part| part.bytes().as_slice()));
+    let object = dir.join(format!("{key}.o"));
+    if object.is_file() {
+        return object;
+    }
+    // What was of another source is not asked for again; one that is not whole must not be found.
+    fs::remove_dir_all(dir).unwrap();
+    fs::create_dir_all(dir).unwrap();
+    let partial = dir.join("partial.o");
+    let output = Command::new(cxx())
+        .args(["-std=c++17", "-O0", "-c", "-I"])
+        .args([include, source])
+        .arg("-o")
+        .arg(&partial)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    fs::rename(partial, &object).unwrap();
+    object
+}
+
+#[test]
+fn another_source_is_compiled_however_old_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, include) = (dir.path().join("a.cpp"), dir.path().join("include"));
+    put(&include.join("b.h"), "#define B 1\n");
+    let compiled = |text: &str| {
+        fs::write(&source, text).unwrap();
+        let handle = fs::File::options().write(true).open(&source).unwrap();
+        let long_ago = SystemTime::now() - Duration::from_secs(9999);
+        handle.set_modified(long_ago).unwrap();
+        let object = object(&dir.path().join("objects"), &source, &include);
+        (
+            fs::read(&object).unwrap(),
+            fs::metadata(&object).unwrap().modified().unwrap(),
+        )
+    };
+    let one = "#include <b.h>\nint a() { return B; }\n";
+    let first = compiled(one);
+    assert_eq!(compiled(one), first, "compiled again for nothing");
+    let second = compiled(&one.replace("return B", "return B + 8"));
+    assert_ne!(second.0, first.0);
+    put(&include.join("b.h"), "#define B 5\n");
+    assert_ne!(compiled(one).0, first.0);
+}
 
 /// Compiles upstream's test-backend-ops of the tree of a patched build, without optimisation: a
 /// third of the time, and what it tests is in the libraries.
 fn backend_ops(dir: &Path) -> PathBuf {
     let build = dir.join("target/llama/llama-0.5.0/patched-cpu");
     let tests = root().join("target/test-checkouts/backend-ops");
-    fs::create_dir_all(&tests).unwrap();
-    let object = tests.join("test-backend-ops.o");
     let source = fs::canonicalize(build.join("src/tests/test-backend-ops.cpp")).unwrap();
-    let made = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified()).ok();
-    let cxx = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
-    if made(&object) < made(&source) {
-        let output = Command::new(&cxx)
-            .args(["-std=c++17", "-O0", "-c"])
-            .arg("-I")
-            .arg(build.join("src/ggml/include"))
-            .arg(&source)
-            .arg("-o")
-            .arg(&object)
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
+    let include = build.join("src/ggml/include");
+    let object = object(&tests.join("objects"), &source, &include);
     let bin = fs::canonicalize(build.join("out/bin")).unwrap();
     let program = tests.join(dir.file_name().unwrap().to_string_lossy().into_owned() + "-ops");
-    let output = Command::new(&cxx)
+    let output = Command::new(cxx())
         .arg(&object)
         .arg("-o")
         .arg(&program)
@@ -105,7 +165,7 @@ fn upstream_s_tests_of_the_ops_pass_with_the_kernels() {
         return;
     }
     let program = backend_ops(&root());
-    for op in OPS {
+    for (op, _) in OPS {
         for isa in ["", "scalar"] {
             let (passed, said) = judge(&program, op, "all", isa);
             assert!(passed, "{op}: {said}");
@@ -117,7 +177,59 @@ fn upstream_s_tests_of_the_ops_pass_with_the_kernels() {
     }
 }
 
-fn gates() -> [(&'static str, String); 3] {
+/// Too short and too few for any figure to mean something.
+const MEASURE: [&str; 9] = [
+    "bench",
+    "kernels",
+    "--rounds",
+    "3",
+    "--vocabulary",
+    "1000",
+    "--threads",
+    "1",
+    "--json",
+];
+
+#[test]
+fn the_benchmark_measures_each_kernel() {
+    if !wanted("the_benchmark_measures_each_kernel") {
+        return;
+    }
+    let json: serde_json::Value = serde_json::from_str(&ok(&root(), &MEASURE)).unwrap();
+    let report = &json["data"];
+    let active = report["active"].as_str().unwrap();
+    for name in ["top_k", "argmax", "pad"] {
+        assert!(active.contains(name), "{active}");
+    }
+    let mut rows: Vec<String> = Vec::new();
+    for row in report["rows"].as_array().unwrap() {
+        let word = |name: &str| row[name].as_str().unwrap();
+        rows.push(format!(
+            "{} {} {}",
+            word("op"),
+            word("order"),
+            word("place")
+        ));
+        assert_eq!(
+            (&row["vocabulary"], &row["threads"]),
+            (&1000.into(), &1.into())
+        );
+        for time in ["ggml", "kernel", "read"] {
+            assert!(row[time].as_f64().unwrap() >= 1.0, "{row}");
+        }
+    }
+    rows.sort();
+    let ops = [("argmax", 2), ("pad", 1), ("top_k", 2)];
+    let orders = ["ascending", "random"];
+    let wanted = ops.iter().flat_map(|(op, count)| {
+        let orders = orders[2 - count..].iter();
+        orders
+            .flat_map(move |order| ["cache", "memory"].map(|place| format!("{op} {order} {place}")))
+    });
+    assert_eq!(rows, wanted.collect::<Vec<_>>());
+}
+
+fn gates() -> [(&'static str, String); 4] {
     let gate = |name: &str, kind: &str, flags: &str, env: &str| {
         format!(
             r#"schema = 1
@@ -141,7 +253,9 @@ OPENCOTI_SPEC_COUNTERS = "1"
     let setting = "[[setting]]\nname = \"plain\"\nn-max = [3]\nslots = [1]\n";
     let top_k = "OPENCOTI_EXT_KERNELS = \"top_k\"";
     let argmax = "n-max = [0]\nslots = [1]\n";
+    let pad = gate("pad", "drafts", "", "OPENCOTI_EXT_KERNELS = \"pad\"") + setting + prompt;
     [
+        ("pad", pad),
         (
             "top-k",
             gate("top-k", "drafts", "", top_k) + setting + prompt,
@@ -202,17 +316,24 @@ fn a_wrong_index_in_one_lane_is_caught() {
     ok(&dir, &["build", "--patched"]);
 
     let program = backend_ops(&dir);
-    for op in &OPS[..2] {
+    for (op, has_lanes) in OPS {
         let (passed, said) = judge(&program, op, "all", "");
         assert!(has_vectors(&said), "this machine has no vectors: {said}");
         assert!(!passed, "{op}: {said}");
         let (passed, said) = judge(&program, op, "all", "scalar");
-        assert!(passed, "{op}: {said}");
+        assert_eq!(passed, has_lanes, "{op}: {said}");
+        let (passed, said) = judge(&program, op, "", "");
+        assert!(passed, "{op}, by ggml's own code: {said}");
     }
+    let output = xtask(&dir, &MEASURE);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("than ggml"), "{told}");
     for (name, verdict, word) in [
         ("top-k", "fail", "candidates differ"),
         ("top-k-scalar", "pass", ""),
         ("argmax", "fail", ""),
+        ("pad", "fail", "differ"),
     ] {
         let server = patched_server(&dir);
         let server = server.to_str().unwrap();
@@ -275,15 +396,7 @@ fn a_kernel_that_is_none_is_no_pass(dir: &Path) {
 
 /// The crate and a workspace for it alone.
 fn crate_with_faults(dir: &Path) {
-    let text = fs::read_to_string(root().join("Cargo.toml")).unwrap();
-    let alone = text
-        .replace(
-            "members = [\"xtask\", \"ggml-ext\"]",
-            "members = [\"ggml-ext\"]",
-        )
-        .replace("default-members = [\"xtask\"]\n", "")
-        .replace("exclude = [\"fuzz\"]\n", "");
-    put(&dir.join("Cargo.toml"), &alone);
+    put(&dir.join("Cargo.toml"), manifest_of_the_crate());
     copy_with_faults(&root().join("ggml-ext/src"), &dir.join("ggml-ext/src"));
     let manifest = fs::read_to_string(root().join("ggml-ext/Cargo.toml")).unwrap();
     put(&dir.join("ggml-ext/Cargo.toml"), &manifest);

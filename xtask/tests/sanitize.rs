@@ -5,6 +5,8 @@
 // What the fake server prints is its log.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+#[path = "support/ci.rs"]
+mod ci;
 #[path = "support/fake_server.rs"]
 mod fake_server;
 #[path = "support/real.rs"]
@@ -50,8 +52,7 @@ fn compiled(dir: &Path, source: &str, flags: &[&str]) -> Option<PathBuf> {
         return Some(program);
     }
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    let on_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
-    assert!(!on_ci, "{told}");
+    assert!(!ci::on_ci(), "{told}");
     let _ = writeln!(
         std::io::stderr(),
         "left out, since {flags:?} does not compile: {told}"

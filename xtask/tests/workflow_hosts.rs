@@ -18,6 +18,28 @@ fn workflow(name: &str) -> String {
     std::fs::read_to_string(root().join(".github/workflows").join(name)).unwrap()
 }
 
+/// Guards of tests ask for `CI`: what is not set there would be left out in silence.
+#[test]
+fn ci_sets_what_its_guards_ask_for_and_can_be_told_not_to() {
+    let script = std::fs::read_to_string(root().join(".ci/run")).unwrap();
+    let (head, _) = script.split_once("\nstep ").unwrap();
+    let exports: Vec<&str> = head
+        .lines()
+        .filter(|line| line.starts_with("export "))
+        .collect();
+    let told = |value: Option<&str>| {
+        let mut command = Command::new("bash");
+        command.arg("-c");
+        command.arg(exports.join("\n") + "\nprintf %s \"$CI\"");
+        command.env_remove("CI");
+        let output = command.envs(value.map(|value| ("CI", value))).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    assert_eq!(told(None), "1", "{exports:?}");
+    assert_eq!(told(Some("true")), "true");
+    assert_eq!(told(Some("")), "");
+}
+
 /// What stands behind `start` in `text`, up to the end of the word, each time.
 fn words_behind<'a>(text: &'a str, start: &str) -> Vec<&'a str> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -52,6 +74,24 @@ fn the_workflow_takes_what_the_matrix_has() {
             .collect();
         assert_eq!(used, fields, "what the workflow reads, and what a job has");
     }
+    // Vulkan is rented with what its build and its driver need.
+    let is_vulkan = |job: &&serde_json::Value| job["backend"] == "vulkan";
+    assert!(jobs.iter().any(|job| is_vulkan(&job)), "{text}");
+    let (_, tools) = yml
+        .split_once("if [ \"$BACKEND\" = vulkan ]; then packages+=(")
+        .unwrap();
+    let tools = &tools[..tools.find(')').unwrap()];
+    for package in [
+        "glslc",
+        "libvulkan-dev",
+        "spirv-headers",
+        "mesa-vulkan-drivers",
+    ] {
+        assert!(
+            tools.split(' ').any(|name| name == package),
+            "{package}: {tools}"
+        );
+    }
     assert!(yml.contains("matrix=$(cargo xtask hosts --matrix)"));
     assert!(yml.contains("matrix: ${{ fromJSON(needs.matrix.outputs.matrix) }}"));
     // What the commands of the workflow take.
@@ -73,6 +113,104 @@ fn the_workflow_takes_what_the_matrix_has() {
             );
         }
     }
+}
+
+/// Runs the scripts of a step with programs that only say what they were called with.
+fn step(name: &str, start: &str, env: &[(&str, &str)]) -> (String, String) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let yml = workflow(name);
+    let (_, step) = yml.split_once(start).unwrap();
+    let (_, script) = step.split_once("run: |\n").unwrap();
+    let indent = script.find(|c| c != ' ').unwrap();
+    let lines = script
+        .lines()
+        .take_while(|line| line.is_empty() || line[..indent.min(line.len())].trim().is_empty());
+    let script: Vec<&str> = lines.collect();
+    let dir = tempfile::tempdir().unwrap();
+    for program in ["cargo", "gh", "sudo"] {
+        let file = dir.path().join(program);
+        std::fs::write(
+            &file,
+            format!("#!/bin/sh\necho {program} \"$@\" >&2\nprintf '%s' \"$SAID\"\n"),
+        )
+        .unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    // What it writes must not lie in this checkout.
+    std::os::unix::fs::symlink(root().join("gates"), dir.path().join("gates")).unwrap();
+    let summary = dir.path().join("summary");
+    let path = format!(
+        "{}:{}",
+        dir.path().display(),
+        std::env::var("PATH").unwrap()
+    );
+    // As the runner calls it.
+    let output = Command::new("bash")
+        .args(["-e", "-o", "pipefail", "-c", &script.join("\n")])
+        .current_dir(dir.path())
+        .env("PATH", path)
+        .env("GITHUB_STEP_SUMMARY", &summary)
+        .envs(env.iter().copied())
+        .output()
+        .unwrap();
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success(), "{said}");
+    (said, std::fs::read_to_string(summary).unwrap_or_default())
+}
+
+#[test]
+fn a_job_for_vulkan_brings_its_driver_and_runs_what_lavapipe_can() {
+    let tools = |backend| step("gates.yml", "- name: tools", &[("BACKEND", backend)]).0;
+    assert!(tools("vulkan").contains("ninja-build glslc") && !tools("cpu").contains("glslc"));
+    let gate = |backend, gates| {
+        let env = [("BACKEND", backend), ("GATES", gates), ("QUICK", "true")];
+        step("gates.yml", "- name: gate\n", &env).0
+    };
+    assert_eq!(gate("cpu", "").trim(), "cargo xtask gate --quick");
+    assert_eq!(
+        gate("vulkan", "a b").trim(),
+        "cargo xtask gate --quick --gate a b"
+    );
+    let said = gate("vulkan", "");
+    let (_, names) = said.trim().split_once("--quick --gate ").unwrap();
+    let mut found: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir(root().join("gates")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if let Some(name) = name.strip_suffix(".toml")
+            && name.contains("lavapipe")
+        {
+            found.push(name.to_owned());
+        }
+    }
+    found.sort();
+    let mut names: Vec<&str> = names.split(' ').collect();
+    names.sort_unstable();
+    assert_eq!(names, found);
+}
+
+#[test]
+fn a_night_in_which_nothing_was_checked_says_so() {
+    let all = r#"{"data":{"bases":[{"base":"a","default":true},{"base":"b","default":false,"partial":true}]}}"#;
+    let run = |list: &str| {
+        step(
+            "sync.yml",
+            "- name: sync --check",
+            &[("BASE", ""), ("SAID", list)],
+        )
+    };
+    if Command::new("jq").arg("--version").output().is_err() {
+        let said = workflow("sync.yml");
+        assert!(said.contains("Nothing was checked"));
+        return;
+    }
+    let (said, summary) = run(all);
+    assert!(said.contains("::warning::Nothing was checked"), "{said}");
+    assert!(summary.contains("Nothing was checked"));
+    let (said, summary) = run(&all.replace(r#","partial":true"#, r#","partial":false"#));
+    assert!(
+        said.contains("sync b --check") && !summary.contains("Nothing"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -41,14 +41,14 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
-    use testing::{here, laid, odd_value, op, run, tensor};
+    use testing::{cases, here, laid_or_empty, odd_value, op, run, tensor};
 
     // The example of the guide.
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(100))]
+        #![proptest_config(ProptestConfig::with_cases(cases(100)))]
 
         #[test]
-        fn clamp_is_that_of_ggml(mut laid in laid(odd_value), low in odd_value(), high in odd_value()) {
+        fn clamp_is_that_of_ggml(mut laid in laid_or_empty(odd_value), low in odd_value(), high in odd_value()) {
             let mut params = [0i32; 16];
             (params[0], params[1]) = (low.to_bits().cast_signed(), high.to_bits().cast_signed());
             let clamp = |value: &f32| {

@@ -114,6 +114,20 @@ pub fn checkout<S: AsRef<str>>(name: &str, series: &[S]) -> PathBuf {
     dir
 }
 
+/// The manifest of a workspace for the crate `ggml-ext` alone, with this checkout's profiles.
+pub fn manifest_of_the_crate() -> String {
+    let text = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let alone = text
+        .replace(
+            "members = [\"xtask\", \"ggml-ext\"]",
+            "members = [\"ggml-ext\"]",
+        )
+        .replace("default-members = [\"xtask\"]\n", "")
+        .replace("exclude = [\"fuzz\"]\n", "");
+    assert!(!alone.contains("\"xtask\"]"), "{alone}");
+    alone
+}
+
 /// The server that [`checkout`]'s `build --patched` makes.
 pub fn patched_server(dir: &Path) -> PathBuf {
     dir.join("target/llama/llama-0.5.0/patched-cpu/out/bin/llama-server")

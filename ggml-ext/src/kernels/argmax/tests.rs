@@ -3,7 +3,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::kernels::testing::{Laid, here, laid, odd_value, op, plain_value, run, tensor};
+use crate::kernels::testing::{Laid, cases, here, laid, odd_value, op, plain_value, run, tensor};
 use crate::lanes::Portable;
 
 /// The last of the largest behind the last that is no number with anything behind it.
@@ -58,7 +58,7 @@ fn check(laid: &mut Laid) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(cases(200)))]
 
     #[test]
     fn odd_values(mut laid in laid(odd_value)) {

@@ -3,7 +3,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::kernels::testing::{here, laid, odd_value, op, run, tensor};
+use crate::kernels::testing::{cases, here, laid_or_empty, odd_value, op, run, tensor};
 
 fn params(before: (usize, usize), after: (usize, usize)) -> [i32; 16] {
     let mut params = [0; 16];
@@ -15,11 +15,11 @@ fn params(before: (usize, usize), after: (usize, usize)) -> [i32; 16] {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(ProptestConfig::with_cases(cases(100)))]
 
     #[test]
     fn rows_and_numbers_are_put_between_zeros(
-        mut laid in laid(odd_value),
+        mut laid in laid_or_empty(odd_value),
         before in (0usize..5, 0usize..3),
         after in (0usize..5, 0usize..3),
     ) {
@@ -41,6 +41,34 @@ proptest! {
             let found: Vec<u32> = found.iter().map(|value| value.to_bits()).collect();
             prop_assert_eq!(&found, &wanted);
         }
+    }
+}
+
+#[test]
+fn of_no_rows_comes_nothing_but_zeros() {
+    for (length, rows, before, after) in [
+        (5, 0, (1, 2), (0, 1)),
+        (0, 0, (2, 0), (0, 3)),
+        (0, 2, (0, 0), (0, 0)),
+    ] {
+        let mut data = [3f32; 8];
+        let src = tensor(
+            data.as_mut_ptr(),
+            [length, rows, 1, 1].map(|at: usize| at as i64),
+        );
+        let (padded, all) = (before.0 + length + after.0, before.1 + rows + after.1);
+        let mut found = std::vec![7f32; padded * all];
+        let dst = tensor(found.as_mut_ptr(), [padded, all, 1, 1].map(|at| at as i64));
+        assert!(run(
+            &KERNEL,
+            &op(dst, src, &params(before, after)),
+            2,
+            Isa::Scalar
+        ));
+        assert!(
+            found.iter().all(|value| value.to_bits() == 0),
+            "{length} {rows}"
+        );
     }
 }
 

@@ -3,7 +3,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::kernels::testing::{Laid, here, laid, odd_value, op, plain_value, run, tensor};
+use crate::kernels::testing::{Laid, cases, here, laid, odd_value, op, plain_value, run, tensor};
 use crate::lanes::Portable;
 
 /// By sorting, which has nothing in common with what is tested.
@@ -59,7 +59,7 @@ fn check(laid: &mut Laid, k: usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(cases(200)))]
 
     #[test]
     fn odd_values(mut laid in laid(odd_value), k in 1usize..=K_MAX) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::build::Build;
 use crate::build::cuda::{ARCHS, fatbin};
 use crate::error::{Error, Result};
-use crate::model::CudaArchs;
+use crate::model::{CudaArch, CudaArchs};
 
 pub use fatbin::Images;
 
@@ -60,6 +60,40 @@ pub fn check(build: &Build) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a GPU runs something of the images. Machine code runs on GPUs of its own generation that are not older, PTX on all
+/// that are not older; what is marked as of one architecture runs on that alone, and what is marked as of a family within
+/// its generation.
+pub fn run_on(images: &Images, gpu: &CudaArch) -> bool {
+    let any = |map: &BTreeMap<String, usize>, is_ptx: bool| {
+        let archs = map.keys().filter_map(|name| name.parse::<CudaArchs>().ok());
+        let archs: Vec<CudaArch> = archs
+            .flat_map(|list| list.iter().cloned().collect::<Vec<_>>())
+            .collect();
+        archs.iter().any(|arch| match &*arch.suffix {
+            "a" => arch.number == gpu.number,
+            "" if is_ptx => arch.number <= gpu.number,
+            _ => arch.number / 10 == gpu.number / 10 && arch.number <= gpu.number,
+        })
+    };
+    any(&images.cubins, false) || any(&images.ptx, true)
+}
+
+/// `code for sm_80, sm_90 and PTX for sm_90`.
+pub fn summary(images: &Images) -> String {
+    let list = |map: &BTreeMap<String, usize>| match map.len() {
+        0 => "none".to_owned(),
+        _ => format!(
+            "sm_{}",
+            map.keys().cloned().collect::<Vec<_>>().join(", sm_")
+        ),
+    };
+    format!(
+        "code for {} and PTX for {}",
+        list(&images.cubins),
+        list(&images.ptx)
+    )
 }
 
 /// How the images are not those of `archs`.
@@ -135,6 +169,50 @@ mod tests {
             let found = says(archs, cubins, ptx).unwrap();
             assert!(found.contains(part), "{part}: {found}");
         }
+    }
+
+    #[test]
+    fn a_gpu_runs_code_of_its_generation_and_ptx_that_is_not_newer() {
+        let gpu = |number: &str| {
+            number
+                .parse::<CudaArchs>()
+                .unwrap()
+                .iter()
+                .next()
+                .cloned()
+                .unwrap()
+        };
+        for (cubins, ptx, on, runs) in [
+            (&["90"][..], &["90"][..], "90", true),
+            (&["90"], &["90"], "80", false),
+            (&["80"], &[], "86", true),
+            (&["86"], &[], "80", false),
+            (&["80"], &[], "90", false),
+            (&[], &["80"], "90", true),
+            (&[], &["80"], "120", true),
+            (&[], &["90"], "89", false),
+            (&["80", "90"], &[], "89", true),
+            (&["90a"], &["90a"], "90", true),
+            (&["120a"], &["120a"], "121", false),
+            (&["100f"], &[], "103", true),
+            (&["100f"], &["100f"], "120", false),
+            (&["103f"], &[], "100", false),
+            (&[], &[], "90", false),
+            // 9.0 and 10.0 are two generations, 100 and 103 one.
+            (&["100"], &[], "103", true),
+            (&["90"], &[], "100", false),
+        ] {
+            let images = images(cubins, ptx);
+            assert_eq!(
+                run_on(&images, &gpu(on)),
+                runs,
+                "{cubins:?} {ptx:?} on {on}"
+            );
+        }
+        assert_eq!(
+            summary(&images(&["80", "90"], &[])),
+            "code for sm_80, sm_90 and PTX for none"
+        );
     }
 
     #[test]
