@@ -333,6 +333,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "minutes, and nothing unsafe")]
     fn pieces_and_rows_cover_everything_once() {
         for nth in [1, 2, 3, 7, 64] {
             for length in [0, 1, 63, 64, 65, 4097, 248_320] {
@@ -364,11 +365,16 @@ mod tests {
 
     #[test]
     fn scratch_is_aligned_and_was_asked_for() {
-        let task = task(0, 1);
-        let team = Team::new(&task).unwrap();
-        // SAFETY: nothing is read or written.
-        let start = unsafe { team.scratch::<u64>() };
-        assert_eq!(start.addr(), 4104);
+        let mut memory = [0u64; 4];
+        let begin = memory.as_mut_ptr();
+        for (offset, ahead) in [(0, 0), (1, 1), (3, 1), (8, 1)] {
+            let mut task = task(0, 1);
+            task.work = begin.cast::<u8>().wrapping_add(offset).cast();
+            let team = Team::new(&task).unwrap();
+            // SAFETY: room for one is there, at any alignment.
+            let start = unsafe { team.scratch::<u64>() };
+            assert_eq!(start, begin.wrapping_add(ahead), "{offset}");
+        }
         assert_eq!(bytes_for::<u64>(3), Some(32));
         assert_eq!(bytes_for::<u64>(usize::MAX), None);
     }
