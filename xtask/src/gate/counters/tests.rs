@@ -194,6 +194,15 @@ fn where_nothing_is_judged_nothing_passes() {
     assert_eq!(judged_at(&[3], quotient, &idle).0, Verdict::Inconclusive);
 }
 
+/// As where drafts come from n-grams.
+#[test]
+fn drafts_that_no_model_makes_need_no_launch() {
+    let equal = "[counters]\nlaunches_dft = \"equal\"\nlaunches_tgt = \"equal\"\n";
+    let none = |_: Run, answer: &mut Answer| set(answer, "launches_dft", 0);
+    let (verdict, reasons) = judged(equal, &none);
+    assert_eq!(verdict, Verdict::Pass, "{reasons:?}");
+}
+
 /// As where logits are no numbers on both sides: the same work, which is none.
 #[test]
 fn one_id_and_no_other_is_no_work() {

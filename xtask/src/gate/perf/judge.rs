@@ -212,8 +212,9 @@ pub fn counter(
     let (baseline, candidate) = (always(name, left), always(name, right));
     let (verdict, reason) = match (relation, &baseline, &candidate) {
         (None, ..) => (None, None),
-        // Without a drafter there may be none; nothing else is done without a launch.
-        (Some(_), Ok(_), Ok(0)) if name.starts_with("launches") && n_max > 0 => (
+        // Without a drafter, or with one that is no model, there may be none on both sides; nothing that a model did
+        // is done without a launch.
+        (Some(_), Ok(1..), Ok(0)) if name.starts_with("launches") && n_max > 0 => (
             Some(Verdict::Inconclusive),
             Some("the candidate drafted, and counts no launch at all".to_owned()),
         ),
