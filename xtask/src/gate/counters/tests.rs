@@ -197,7 +197,7 @@ fn where_nothing_is_judged_nothing_passes() {
 /// As where drafts come from n-grams.
 #[test]
 fn drafts_that_no_model_makes_need_no_launch() {
-    let equal = "[counters]\nlaunches_dft = \"equal\"\nlaunches_tgt = \"equal\"\n";
+    let equal = "[counters]\nlaunches_dft = \"equal\"\n";
     let none = |_: Run, answer: &mut Answer| set(answer, "launches_dft", 0);
     let (verdict, reasons) = judged(equal, &none);
     assert_eq!(verdict, Verdict::Pass, "{reasons:?}");
