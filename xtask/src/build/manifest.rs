@@ -112,7 +112,27 @@ pub fn check(build: &Build) -> Result<Vec<Difference>> {
         .filter(|path| !known.contains(&**path))
         .map(|path| Difference::Unknown { path });
     list.extend(unknown);
+    list.extend(check_beside(build)?);
     Ok(list)
+}
+
+/// Where the manifest that goes with the files is not the one of the build.
+fn check_beside(build: &Build) -> Result<Option<Difference>> {
+    let path = format!("out/bin/{BESIDE}");
+    let found = match fs_err::read(build.dir.join(&path)) {
+        Ok(found) => found,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(Some(Difference::Missing { path }));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let expected = Digest::of(&crate::model::json_bytes(&beside(&build.manifest))?);
+    let found = Digest::of(&found);
+    Ok((found != expected).then_some(Difference::Content {
+        path,
+        expected,
+        found,
+    }))
 }
 
 /// Hashes `artifacts`, whose paths are relative to `dir`, and says where they are not what is
@@ -275,12 +295,17 @@ pub fn collect(
 
 /// Writes the manifest that goes with the built files.
 pub fn write_beside(dir: &Path, manifest: &BuildManifest) -> Result<()> {
+    crate::model::write_json(&dir.join("out/bin").join(BESIDE), &beside(manifest))
+}
+
+/// The manifest that goes with the built files.
+fn beside(manifest: &BuildManifest) -> BuildManifest {
     let mut beside = manifest.clone();
     for artifact in &mut beside.artifacts {
         let name = artifact.path.rsplit('/').next().unwrap_or_default();
         artifact.path = name.to_owned();
     }
-    crate::model::write_json(&dir.join("out/bin").join(BESIDE), &beside)
+    beside
 }
 
 /// Stamps a built file with where it comes from, and says what it then is.
@@ -407,7 +432,7 @@ mod tests {
             version: "12.2.0".to_owned(),
             path: "/usr/bin/c++".to_owned(),
         };
-        Build {
+        let build = Build {
             dir: dir.to_path_buf(),
             manifest: BuildManifest {
                 schema: 1,
@@ -426,6 +451,55 @@ mod tests {
                 backend_tools: BTreeMap::new(),
                 artifacts,
             },
+        };
+        write_beside(dir, &build.manifest).unwrap();
+        build
+    }
+
+    #[test]
+    fn the_manifest_that_goes_with_the_files_is_that_of_the_build() {
+        let dir = tempfile::tempdir().unwrap();
+        let build = build(dir.path());
+        let told = || -> Vec<String> {
+            let list = check(&build).unwrap();
+            list.iter().map(ToString::to_string).collect()
+        };
+        let file = dir.path().join("out/bin").join(BESIDE);
+        let mut other = build.manifest.clone();
+        other.flavour = Flavour::Patched;
+        write_beside(dir.path(), &other).unwrap();
+        assert!(told()[0].starts_with("out/bin/llama-patchset.json: expected sha256"));
+        fs::write(&file, "{").unwrap();
+        assert!(told()[0].starts_with("out/bin/llama-patchset.json: expected sha256"));
+        fs::remove_file(&file).unwrap();
+        assert_eq!(told(), ["out/bin/llama-patchset.json: missing"]);
+    }
+
+    #[test]
+    fn a_build_is_read_in_its_own_place_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let own = root.path().join("toy/vanilla-cpu");
+        let made = build(&own);
+        crate::model::write_json(&own.join(FILE), &made.manifest).unwrap();
+        assert!(Build::read_in_place(own.clone()).unwrap().is_some());
+        for other in [
+            "toy/patched-cpu",
+            "toy/vanilla-vulkan",
+            "toy/vanilla-cpu-asan",
+            "other/vanilla-cpu",
+        ] {
+            let place = root.path().join(other);
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            fs::rename(&own, &place).unwrap();
+            let error = Build::read_in_place(place.clone()).unwrap_err();
+            assert_eq!(error.kind(), crate::Kind::Finding);
+            assert!(
+                error
+                    .to_string()
+                    .contains("holds the vanilla build of toy for cpu"),
+                "{error}"
+            );
+            fs::rename(&place, &own).unwrap();
         }
     }
 

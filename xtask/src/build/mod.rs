@@ -90,7 +90,7 @@ impl Build {
         variant: Variant,
     ) -> Result<Option<Self>> {
         let kind = format!("{backend}{}", variant.suffix());
-        Self::read(ctx.project.build_dir(base, flavour, &kind))
+        Self::read_in_place(ctx.project.build_dir(base, flavour, &kind))
     }
 
     /// All finished builds of `base`, of whatever backend, sorted by folder.
@@ -101,7 +101,7 @@ impl Build {
             entries => entries?,
         };
         for entry in entries {
-            list.extend(Self::read(entry?.path())?);
+            list.extend(Self::read_in_place(entry?.path())?);
         }
         list.sort_by(|a, b| a.dir.cmp(&b.dir));
         Ok(list)
@@ -114,6 +114,31 @@ impl Build {
             Some(dir) => Self::read(dir.to_path_buf()),
             None => Ok(None),
         }
+    }
+
+    /// The finished build in a folder whose name says what it must be: one that was put into the place of another,
+    /// vanilla in that of patched, is a finding.
+    pub(crate) fn read_in_place(dir: PathBuf) -> Result<Option<Self>> {
+        let found = Self::read(dir)?;
+        if let Some(Build { dir, manifest }) = &found {
+            let kind = format!("{}{}", manifest.backend, manifest.variant.suffix());
+            let name = format!("{}-{kind}", manifest.flavour);
+            let place: PathBuf = [&*manifest.base, &*name].iter().collect();
+            let probe: PathBuf = [&*manifest.base, &*format!("{name}-probe")]
+                .iter()
+                .collect();
+            if !dir.ends_with(&place) && !dir.ends_with(&probe) {
+                return Err(Error::finding(format!(
+                    "{} holds the {} build of {} for {kind}, as its {} says",
+                    dir.display(),
+                    manifest.flavour,
+                    manifest.base,
+                    manifest::FILE
+                ))
+                .hint("put it back where it was, or remove it and run cargo xtask build"));
+            }
+        }
+        Ok(found)
     }
 
     fn read(dir: PathBuf) -> Result<Option<Self>> {

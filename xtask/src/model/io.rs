@@ -85,10 +85,15 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
 
 /// Writes a JSON file in one step; see [`write_atomic`].
 pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
+    write_atomic(path, &json_bytes(value)?)
+}
+
+/// What [`write_json`] writes.
+pub fn json_bytes<T: Serialize>(value: &T) -> Result<Vec<u8>> {
     let mut text =
-        serde_json::to_string_pretty(value).map_err(|error| Error::internal(error.to_string()))?;
-    text.push('\n');
-    write_atomic(path, text.as_bytes())
+        serde_json::to_vec_pretty(value).map_err(|error| Error::internal(error.to_string()))?;
+    text.push(b'\n');
+    Ok(text)
 }
 
 /// Writes a file so that after a crash the old or the new content is there, never a mixture:

@@ -62,7 +62,7 @@ pub use gate_side::{GateSetting, SideDefinition};
 pub use goldens::{Golden, GoldenRecord, Goldens};
 pub use hooks::{HookEntry, HooksFile, ImageEntry};
 pub use host::{Host, HostKey, HostsFile};
-pub use io::{parse_toml, read_json, read_toml, write_atomic, write_json};
+pub use io::{json_bytes, parse_toml, read_json, read_toml, write_atomic, write_json};
 pub use patch::{Allow, PatchManifest, Probes, SWITCH_PREFIX, SaysWhen, SwitchLog};
 pub use perf_record::{
     ChangeRecord, CounterRecord, MachineStamp, MetricRecord, PerfRecord, RoundRecord, SideSamples,
