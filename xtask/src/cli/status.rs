@@ -24,7 +24,9 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
     let (tree, problems) = (&told.tree, &told.problems);
     let name = ctx.project.show(&ctx.project.working_tree(&base.id));
 
+    let gap = gap(tree);
     let clean = problems.is_empty()
+        && gap.is_none()
         && tree.edited.is_empty()
         && tree.outdated.is_empty()
         && tree
@@ -69,6 +71,12 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
             args.base.flag()
         ));
     }
+    if let Some(id) = gap {
+        text.push_str(&format!(
+            "half done: {id} is not applied, and one behind it is (cargo xtask apply{})\n",
+            args.base.flag()
+        ));
+    }
     if tree.exists && clean && !tree.patches.is_empty() {
         text.push_str(sum(tree));
     }
@@ -88,6 +96,16 @@ pub fn run(ctx: &Ctx, args: StatusArgs) -> Result<Outcome> {
     })
 }
 
+/// The first patch that is not applied though one behind it is: a part of the series is what stands before some
+/// patch, and never one with a hole, as where a patch was put between those that were applied.
+fn gap(tree: &patchset::TreeStatus) -> Option<&str> {
+    let applied = |state: &PatchState| *state == PatchState::Applied;
+    let last = tree.patches.iter().rposition(|(_, state)| applied(state))?;
+    let before = tree.patches[..last].iter();
+    let mut absent = before.filter(|(_, state)| *state == PatchState::Absent);
+    absent.next().map(|(id, _)| id.as_str())
+}
+
 /// The patches, one line each.
 fn series_lines(told: &patchset::Told) -> String {
     let tree = &told.tree;
@@ -100,8 +118,10 @@ fn series_lines(told: &patchset::Told) -> String {
         .iter()
         .map(|(_, state)| state.to_string().len());
     let width = states.chain([8]).max().unwrap_or(0);
+    let ids = tree.patches.iter().map(|(id, _)| id.len()).max();
+    let ids = ids.unwrap_or(0);
     for (title, (id, state)) in told.titles.iter().zip(&tree.patches) {
-        text.push_str(&format!("  {state:width$}  {id:16}  {title}\n"));
+        text.push_str(&format!("  {state:width$}  {id:ids$}  {title}\n"));
     }
     text
 }
@@ -132,5 +152,27 @@ fn sum(tree: &patchset::TreeStatus) -> &'static str {
         "the tree is the base, without the series\n"
     } else {
         "a part of the series is applied\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_series_has_no_hole() {
+        use PatchState::{Absent, Applied};
+        let tree = |states: &[PatchState]| {
+            let ids = ["a", "b", "c"].map(str::to_owned);
+            patchset::TreeStatus {
+                patches: ids.into_iter().zip(states.iter().cloned()).collect(),
+                ..patchset::TreeStatus::default()
+            }
+        };
+        for states in [[Applied, Applied, Absent], [Absent; 3], [Applied; 3]] {
+            assert_eq!(gap(&tree(&states)), None, "{states:?}");
+        }
+        assert_eq!(gap(&tree(&[Applied, Absent, Applied])), Some("b"));
+        assert_eq!(gap(&tree(&[Absent, Absent, Applied])), Some("a"));
     }
 }

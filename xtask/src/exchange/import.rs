@@ -388,7 +388,8 @@ fn failure(problems: &[Problem], ids: &[String], incoming: &[Incoming]) -> Error
              refresh ID`",
         )
         .hint(
-            "or write its diff anew against the base with the patches before it (`cargo xtask \
-             apply`, then `git diff`), and import that",
+            "or put the series under your branch: `cargo xtask export --output DIR`, in a checkout of \
+             the base `git am --keep-non-patch --keep-cr DIR/*.patch`, `git rebase` your branch onto that, \
+             `git format-patch` anew, and import those",
         )
 }

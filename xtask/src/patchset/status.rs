@@ -65,7 +65,7 @@ pub struct WorkingTree {
 }
 
 /// A working tree as it is.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct TreeStatus {
     /// Whether there is a working tree.
     pub exists: bool,
