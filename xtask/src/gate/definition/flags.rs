@@ -7,7 +7,7 @@ use crate::model::{ChashGate, GateBackend, SideDefinition};
 
 /// Flags that the gate sets itself; a definition that sets them too would compare something
 /// else than it says.
-const OWN_FLAGS: [&str; 60] = [
+const OWN_FLAGS: [&str; 67] = [
     "-m",
     "--model",
     "-mu",
@@ -71,6 +71,16 @@ const OWN_FLAGS: [&str; 60] = [
     "--docker-repo",
     "--models-dir",
     "--models-preset",
+    // How much of a draft is accepted, drawn and not found.
+    "--spec-synth-len",
+    "--spec-synth-rates",
+    // The context of a slot, and the longest draft.
+    "--kv-unified-per-slot",
+    "--draft",
+    "--draft-n",
+    "--draft-max",
+    // Computes on another machine.
+    "--rpc",
 ];
 
 /// Flags that put a part of the model or of the cache elsewhere than on the device that a gate is about: the log
@@ -87,7 +97,7 @@ const ELSEWHERE: [&str; 8] = [
 ];
 
 /// Variables that are as good as those flags, behind `LLAMA_ARG_` and perhaps `NO_`.
-const OWN_VARIABLES: [&str; 33] = [
+const OWN_VARIABLES: [&str; 38] = [
     "MODEL",
     "MODEL_URL",
     "HF_REPO",
@@ -121,6 +131,11 @@ const OWN_VARIABLES: [&str; 33] = [
     "DOCKER_REPO",
     "MODELS_DIR",
     "MODELS_PRESET",
+    "SPEC_SYNTH_LEN",
+    "SPEC_SYNTH_RATES",
+    "KV_UNIFIED_PER_SLOT",
+    "DRAFT_MAX",
+    "RPC",
 ];
 
 /// As [`OWN_VARIABLES`], for [`ELSEWHERE`].
@@ -140,7 +155,8 @@ pub fn check(flags: &[String]) -> Result<()> {
     for flag in flags {
         let name = name_of(flag);
         // A preset names a model, and sets what the gate sets.
-        let is_preset = name.starts_with("--") && name.ends_with("-default");
+        let is_preset =
+            name.starts_with("--") && (name.ends_with("-default") || name.ends_with("-spec"));
         if is_preset || OWN_FLAGS.contains(&name.as_str()) {
             return Err(Error::config(format!(
                 "flags holds `{name}`, which the gate sets itself"

@@ -480,6 +480,15 @@ fn a_flag_of_the_gate_is_refused_under_each_of_its_names() {
         "--log_verbosity=0",
         "-v",
         "--log-disable",
+        // Acceptance that is thrown, and not found.
+        "--spec-synth-len",
+        "--spec_synth_rates=1,1",
+        "--kv-unified-per-slot",
+        "--draft-max",
+        "--fim-qwen-7b-spec",
+        "--fim-qwen-14b-spec",
+        "--spec-default",
+        "--rpc",
     ] {
         let text = GOOD.replace("[quick]", &format!("flags = [\"{flag}\"]\n[quick]"));
         let error = load_text(&text, false).unwrap_err();
@@ -500,6 +509,11 @@ fn a_variable_that_is_as_good_as_a_flag_of_the_gate_is_refused() {
         "LLAMA_LOG_VERBOSITY",
         "LLAMA_ARG_LOG_VERBOSITY",
         "LLAMA_ARG_NO_CONT_BATCHING",
+        "LLAMA_ARG_SPEC_SYNTH_LEN",
+        "LLAMA_ARG_SPEC_SYNTH_RATES",
+        "LLAMA_ARG_KV_UNIFIED_PER_SLOT",
+        "LLAMA_ARG_DRAFT_MAX",
+        "LLAMA_ARG_RPC",
     ] {
         let error = with("", name).unwrap_err();
         assert!(
