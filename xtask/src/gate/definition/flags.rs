@@ -7,7 +7,7 @@ use crate::model::{ChashGate, GateBackend, SideDefinition};
 
 /// Flags that the gate sets itself; a definition that sets them too would compare something
 /// else than it says.
-const OWN_FLAGS: [&str; 67] = [
+const OWN_FLAGS: [&str; 70] = [
     "-m",
     "--model",
     "-mu",
@@ -59,6 +59,9 @@ const OWN_FLAGS: [&str; 67] = [
     "-mg",
     "--main-gpu",
     "--list-devices",
+    "-devd",
+    "--device-draft",
+    "--spec-draft-device",
     // Another model than the one that the record names.
     "-hfd",
     "-hfrd",
@@ -85,15 +88,29 @@ const OWN_FLAGS: [&str; 67] = [
 
 /// Flags that put a part of the model or of the cache elsewhere than on the device that a gate is about: the log
 /// says all the same that all layers lie there.
-const ELSEWHERE: [&str; 8] = [
+const ELSEWHERE: [&str; 21] = [
     "-ot",
     "--override-tensor",
     "-cmoe",
     "--cpu-moe",
     "-ncmoe",
     "--n-cpu-moe",
+    "-ncffn",
+    "--n-cpu-ffn",
     "-nkvo",
     "--no-kv-offload",
+    "--no-op-offload",
+    // The same of what drafts.
+    "-otd",
+    "--override-tensor-draft",
+    "--spec-draft-override-tensor",
+    "-cmoed",
+    "--cpu-moe-draft",
+    "--spec-draft-cpu-moe",
+    "-ncmoed",
+    "--n-cpu-moe-draft",
+    "--spec-draft-n-cpu-moe",
+    "--spec-draft-ncmoe",
 ];
 
 /// Variables that are as good as those flags, behind `LLAMA_ARG_` and perhaps `NO_`.
@@ -139,7 +156,15 @@ const OWN_VARIABLES: [&str; 38] = [
 ];
 
 /// As [`OWN_VARIABLES`], for [`ELSEWHERE`].
-const VARIABLES_ELSEWHERE: [&str; 4] = ["OVERRIDE_TENSOR", "CPU_MOE", "N_CPU_MOE", "KV_OFFLOAD"];
+const VARIABLES_ELSEWHERE: [&str; 7] = [
+    "OVERRIDE_TENSOR",
+    "CPU_MOE",
+    "N_CPU_MOE",
+    "N_CPU_FFN",
+    "KV_OFFLOAD",
+    "SPEC_DRAFT_CPU_MOE",
+    "SPEC_DRAFT_N_CPU_MOE",
+];
 
 /// The name of a flag, spelt as the server shows it: it takes others too.
 fn name_of(flag: &str) -> String {

@@ -489,6 +489,10 @@ fn a_flag_of_the_gate_is_refused_under_each_of_its_names() {
         "--fim-qwen-14b-spec",
         "--spec-default",
         "--rpc",
+        // The drafter of both sides.
+        "-devd",
+        "--device-draft",
+        "--spec-draft-device=none",
     ] {
         let text = GOOD.replace("[quick]", &format!("flags = [\"{flag}\"]\n[quick]"));
         let error = load_text(&text, false).unwrap_err();
@@ -524,7 +528,13 @@ fn a_variable_that_is_as_good_as_a_flag_of_the_gate_is_refused() {
         );
     }
     // What says where a gate for a device computes; on processors it says nothing.
-    for name in ["LLAMA_ARG_OVERRIDE_TENSOR", "LLAMA_ARG_NO_KV_OFFLOAD"] {
+    for name in [
+        "LLAMA_ARG_OVERRIDE_TENSOR",
+        "LLAMA_ARG_NO_KV_OFFLOAD",
+        "LLAMA_ARG_SPEC_DRAFT_CPU_MOE",
+        "LLAMA_ARG_SPEC_DRAFT_N_CPU_MOE",
+        "LLAMA_ARG_N_CPU_FFN",
+    ] {
         with("", name).unwrap();
         assert!(with(cuda, name).is_err(), "{name}");
     }
@@ -550,7 +560,25 @@ fn a_gate_for_a_device_leaves_nothing_to_processors() {
             );
         load_text(&text, false)
     };
-    for flag in ["-ot", "--cpu-moe", "-ncmoe", "--no_kv_offload"] {
+    for flag in [
+        "-ot",
+        "--cpu-moe",
+        "-ncmoe",
+        "--no_kv_offload",
+        "-otd",
+        "--override-tensor-draft",
+        "--spec-draft-override-tensor=.*=CPU",
+        "-cmoed",
+        "--cpu-moe-draft",
+        "--spec-draft-cpu-moe",
+        "-ncmoed",
+        "--n-cpu-moe-draft",
+        "--spec-draft-n-cpu-moe",
+        "--spec_draft_ncmoe",
+        "-ncffn",
+        "--n-cpu-ffn",
+        "--no-op-offload",
+    ] {
         let whole = format!("flags = [\"{flag}\"]\n");
         let swept = format!("[[setting]]\nname = \"s\"\nflags = [\"{flag}\"]\n");
         with(&whole, "").unwrap();
