@@ -592,3 +592,59 @@ fn a_gate_for_a_device_leaves_nothing_to_processors() {
         }
     }
 }
+
+#[test]
+fn what_no_machine_can_hold_is_refused() {
+    let retrieval = "schema = 1\nid = \"same\"\nkind = \"retrieval\"\ntitle = \"T\"\n\
+                     model = { path = \"m\" }\nwords = [20]\ndepths = [0.5]\nn-predict = 8\ncontext = 1024\n";
+    for (text, from, to, word) in [
+        (
+            GOOD,
+            "slots = [1, 2]",
+            "slots = [9223372036854775807]",
+            "slots holds 9223372036854775807",
+        ),
+        (GOOD, "slots = [1, 2]", "slots = [1, 257]", "above 256"),
+        (
+            GOOD,
+            "n-max = [0, 2]",
+            "n-max = [0, 4000000000]",
+            "n-max holds 4000000000",
+        ),
+        (
+            GOOD,
+            "n-predict = 8",
+            "n-predict = 9223372036854775807",
+            "n-predict holds",
+        ),
+        (
+            GOOD,
+            "context = 64",
+            "context = 9223372036854775807",
+            "context holds",
+        ),
+        (DRAFTS, "slots = [2]", "slots = [4000000000]", "slots holds"),
+        (DRAFTS, "n-max = [3]", "n-max = [4000000000]", "n-max holds"),
+        (
+            retrieval,
+            "n-predict = 8",
+            "n-predict = 4000000000",
+            "n-predict holds",
+        ),
+        (
+            retrieval,
+            "words = [20]\ndepths = [0.5]\nn-predict = 8\ncontext = 1024",
+            "words = [4000000000]\ndepths = []\nn-predict = 8\ncontext = 4000000000",
+            "context holds",
+        ),
+    ] {
+        let text = text.replacen(from, to, 1);
+        assert!(text.contains(to), "{from}");
+        let error = load_text(&text, false).unwrap_err();
+        assert_eq!(error.kind(), crate::Kind::Config, "{to}: {error}");
+        assert!(error.to_string().contains(word), "{to}: {error}");
+    }
+    for most in ["slots = [256]", "slots = [1]\nparallel = 7"] {
+        load_text(&GOOD.replacen("slots = [1, 2]", most, 1), false).unwrap();
+    }
+}
