@@ -34,6 +34,9 @@ const MOST_SLOTS: usize = 256;
 const LONGEST_DRAFT: u32 = 1024;
 const MOST_CELLS: usize = 1 << 22;
 
+/// Longest name of a prompt, in letters.
+const LONGEST_NAME: usize = 64;
+
 /// A chash definition, ready to run.
 #[derive(Clone, Debug)]
 pub struct ChashPlan {
@@ -417,9 +420,24 @@ fn sizes(definition: &ChashGate) -> Result<()> {
     }
 }
 
+/// Names of prompts stand in records, tables and pages, each of which has signs of its own.
+fn prompt_name(name: &str) -> Result<()> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._ +-".contains(c);
+    if !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(is_plain) {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(LONGEST_NAME).collect();
+    Err(Error::config(format!(
+        "prompt name {shown:?}: it needs 1 to {LONGEST_NAME} letters, digits, blanks, `.`, `_`, `+` and `-`"
+    )))
+}
+
 fn check(definition: &ChashGate) -> Result<()> {
     let fail = |message: &str| Err(Error::config(message));
     sizes(definition)?;
+    for prompt in &definition.prompts {
+        prompt_name(&prompt.name)?;
+    }
     unique("n-max", &definition.n_max)?;
     unique("slots", &definition.slots)?;
     let names: Vec<&String> = definition.prompts.iter().map(|p| &p.name).collect();

@@ -648,3 +648,28 @@ fn what_no_machine_can_hold_is_refused() {
         load_text(&GOOD.replacen("slots = [1, 2]", most, 1), false).unwrap();
     }
 }
+
+/// They go into records, tables and pages.
+#[test]
+fn a_prompts_name_is_one_short_line() {
+    let long = "x".repeat(65);
+    for name in [
+        "",
+        "../../x",
+        "a\\nb",
+        "\\u001b[31mred",
+        "a|b",
+        long.as_str(),
+    ] {
+        let text = GOOD.replacen("name = \"a\"", &format!("name = \"{name}\""), 1);
+        let error = load_text(&text, false).unwrap_err();
+        assert_eq!(error.kind(), crate::Kind::Config, "{name}: {error}");
+        let said = error.to_string();
+        assert!(said.contains("prompt name"), "{name}: {said}");
+        assert!(!said.contains('\u{1b}'), "{said:?}");
+    }
+    for name in ["two words", "a-b_c.d+1", &long[1..]] {
+        let text = GOOD.replacen("name = \"a\"", &format!("name = \"{name}\""), 1);
+        load_text(&text, false).unwrap();
+    }
+}
