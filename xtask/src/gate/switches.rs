@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::error::Result;
+use crate::gate::effect::Effects;
 use crate::gate::identity::{self, Side};
 use crate::model::{PatchManifest, SWITCH_PREFIX};
 
@@ -87,6 +88,24 @@ pub fn unread(baseline: &Side, candidate: &Side) -> Result<Option<String>> {
          it has loaded holds such a name: there is nothing that was switched",
         names.join(", ")
     )))
+}
+
+/// Why what was switched did nothing: both sides run the same bytes, differ in switches for drafts alone, and with none
+/// of the longest drafts `n_max` anything was drafted. Where there is none of those, it is not a question.
+pub fn idle(effects: &Effects, n_max: &[u32], baseline: &Side, candidate: &Side) -> Option<String> {
+    if n_max.is_empty() || n_max.iter().any(|n_max| *n_max > 0) {
+        return None;
+    }
+    let names = identity::switched(baseline, candidate);
+    let is_idle = !names.is_empty() && names.iter().all(|name| effects.is_for_drafts(name));
+    let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
+    is_idle.then(|| {
+        format!(
+            "baseline and candidate differ in {} alone, which acts on drafts, and n-max asks for none: nothing was \
+             switched",
+            names.join(", ")
+        )
+    })
 }
 
 /// Whether `bytes` hold this name, and not only as a part of a longer one.
@@ -223,5 +242,39 @@ mod tests {
         let other = Side::of_path(&other, env.into()).unwrap();
         std::fs::write(&program, b"one").unwrap();
         assert_eq!(unread(&side(&[]), &other).unwrap(), None);
+    }
+
+    #[test]
+    fn a_switch_for_drafts_does_nothing_where_nothing_is_drafted() {
+        let patch: PatchManifest = toml::from_str(
+            "schema = 1\nid = \"a\"\ntitle = \"T\"\npurpose = \"P\"\n\
+             switches = [\"OPENCOTI_ONE\", \"OPENCOTI_TWO\", \"OPENCOTI_THREE\"]\n\
+             [log.OPENCOTI_ONE]\nsays = \"one\"\n\
+             [log.OPENCOTI_TWO]\nsays = \"two\"\nwhen = \"always\"\n",
+        )
+        .unwrap();
+        let effects = Effects::of([&patch].into_iter());
+        let dir = tempfile::tempdir().unwrap();
+        let side = |set: &[&str]| by_path(dir.path(), None, &[], set);
+        let said = |n_max: &[u32], right: &[&str]| idle(&effects, n_max, &side(&[]), &side(right));
+        let what = said(&[0], &["OPENCOTI_ONE"]).unwrap();
+        assert!(what.contains("OPENCOTI_ONE"), "{what}");
+        for (n_max, right) in [
+            (&[0, 3][..], &["OPENCOTI_ONE"][..]),
+            (&[0], &["OPENCOTI_TWO"]),
+            (&[0], &["OPENCOTI_THREE"]),
+            (&[0], &["OPENCOTI_ONE", "OPENCOTI_TWO"]),
+            (&[0], &[]),
+            (&[], &["OPENCOTI_ONE"]),
+        ] {
+            assert_eq!(said(n_max, right), None, "{n_max:?} {right:?}");
+        }
+        // Another program is compared whatever its switches do.
+        let other = dir.path().join("other");
+        std::fs::create_dir(&other).unwrap();
+        let other = by_path(&other, None, &[], &["OPENCOTI_ONE"]);
+        std::fs::write(dir.path().join("llama-server"), "y").unwrap();
+        let own = Side::of_path(&dir.path().join("llama-server"), Default::default()).unwrap();
+        assert_eq!(idle(&effects, &[0], &own, &other), None);
     }
 }
