@@ -130,17 +130,35 @@ impl Comparison<'_> {
             let bounds = self.plan.bounds.iter();
             checks.extend(bounds.filter_map(|(key, bound)| ends(key, bound, *n_max, &candidate)));
         }
-        let relations = counters.iter().filter(|counter| counter.verdict.is_some());
-        // One check at each n_max is that of the same work.
-        if relations.count() == 0 && checks.len() <= self.n_max.len() {
-            checks.push(CheckRecord {
-                name: "counters".to_owned(),
-                verdict: Verdict::Inconclusive,
-                found: String::new(),
-                reason: Some("no counter was judged: without a drafter nothing is less".to_owned()),
-            });
-        }
+        let unjudged = self.unjudged(&counters, &checks);
+        checks.extend(unjudged);
         Ok((counters, checks))
+    }
+
+    /// What is asked for, and was judged at no longest draft: what else was judged does not stand in for it.
+    fn unjudged(&self, counters: &[CounterRecord], checks: &[CheckRecord]) -> Vec<CheckRecord> {
+        let is_judged = |name: &String| {
+            let mut all = counters.iter();
+            all.any(|counter| counter.name == *name && counter.verdict.is_some())
+        };
+        let is_bound = |key: &String| {
+            let mut names = self.n_max.iter().map(|n_max| bound_name(key, *n_max));
+            names.any(|name| checks.iter().any(|check| check.name == name))
+        };
+        let relations = self.plan.counters.keys().filter(|name| !is_judged(name));
+        let bounds = self.plan.bounds.keys().filter(|key| !is_bound(key));
+        let record = |name: &String| {
+            CheckRecord {
+            name: name.clone(),
+            verdict: Verdict::Inconclusive,
+            found: String::new(),
+            reason: Some(
+                "it was judged at no n_max: without a drafter nothing is less, and there is nothing to divide by"
+                    .to_owned(),
+            ),
+        }
+        };
+        relations.chain(bounds).map(record).collect()
     }
 
     fn relations(
@@ -243,11 +261,16 @@ fn samples(answers: &Answers) -> SideSamples {
     }
 }
 
+/// Name of the check of a bound.
+fn bound_name(key: &str, n_max: u32) -> String {
+    format!("{key}, n_max {n_max}")
+}
+
 /// Whether a counter, or the quotient of two, lies between its ends. `None` where there is nothing
 /// to divide by, as without a drafter.
 fn ends(key: &str, bound: &Bound, n_max: u32, side: &SideSamples) -> Option<CheckRecord> {
     let count = |name: &str| side.counters.as_ref()?.get(name).copied();
-    let name = format!("{key}, n_max {n_max}");
+    let name = bound_name(key, n_max);
     let unknown = |reason: String| {
         Some(CheckRecord {
             name: name.clone(),

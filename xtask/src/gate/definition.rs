@@ -28,6 +28,15 @@ const OTHERS: [&str; 2] = ["fixtures.toml", "goldens.toml"];
 /// Longest time limit: a week, in seconds. A longer one is no limit, and cannot be added to a time.
 const LONGEST: u64 = 7 * 24 * 3600;
 
+/// Most slots of a server, longest draft, and most cells and tokens of a sequence: no machine holds more, and a
+/// typing error must not fill its memory.
+const MOST_SLOTS: usize = 256;
+const LONGEST_DRAFT: u32 = 1024;
+const MOST_CELLS: usize = 1 << 22;
+
+/// Longest name of a prompt, in letters.
+const LONGEST_NAME: usize = 64;
+
 /// A chash definition, ready to run.
 #[derive(Clone, Debug)]
 pub struct ChashPlan {
@@ -227,8 +236,10 @@ fn load_one(dir: &Path, id: &str, path: &Path, quick: bool) -> Result<Plan> {
         }
         GateKind::Retrieval => {
             let definition: RetrievalGate = crate::model::read_toml(path)?;
-            let retrieval = RetrievalPlan::new(&definition, quick)?;
             let common = definition.common();
+            // Its haystacks are made here, as long as the context allows.
+            sizes(&common)?;
+            let retrieval = RetrievalPlan::new(&definition, quick)?;
             runnable(&common)?;
             let mut plan = bare(common, &fs_err::read(path)?);
             plan.quick = retrieval.quick;
@@ -384,8 +395,49 @@ fn largest(n_max: &[u32]) -> u32 {
     n_max.iter().copied().max().unwrap_or(0)
 }
 
+/// Refuses numbers that no machine can hold, before anything is computed from them.
+fn sizes(definition: &ChashGate) -> Result<()> {
+    let above = |key: &str, found: &dyn std::fmt::Display, most: &dyn std::fmt::Display| {
+        Err(Error::config(format!(
+            "{key} holds {found}, which is above {most}"
+        )))
+    };
+    let is_many = |slots: &&usize| **slots > MOST_SLOTS;
+    if let Some(slots) = definition.slots.iter().find(is_many) {
+        return above("slots", slots, &MOST_SLOTS);
+    }
+    let is_long = |n_max: &&u32| **n_max > LONGEST_DRAFT;
+    if let Some(n_max) = definition.n_max.iter().find(is_long) {
+        return above("n-max", n_max, &LONGEST_DRAFT);
+    }
+    let cells = [
+        ("n-predict", definition.n_predict),
+        ("context", definition.context),
+    ];
+    match cells.into_iter().find(|(_, size)| *size > MOST_CELLS) {
+        Some((key, size)) => above(key, &size, &MOST_CELLS),
+        None => Ok(()),
+    }
+}
+
+/// Names of prompts stand in records, tables and pages, each of which has signs of its own.
+fn prompt_name(name: &str) -> Result<()> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._ +-".contains(c);
+    if !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(is_plain) {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(LONGEST_NAME).collect();
+    Err(Error::config(format!(
+        "prompt name {shown:?}: it needs 1 to {LONGEST_NAME} letters, digits, blanks, `.`, `_`, `+` and `-`"
+    )))
+}
+
 fn check(definition: &ChashGate) -> Result<()> {
     let fail = |message: &str| Err(Error::config(message));
+    sizes(definition)?;
+    for prompt in &definition.prompts {
+        prompt_name(&prompt.name)?;
+    }
     unique("n-max", &definition.n_max)?;
     unique("slots", &definition.slots)?;
     let names: Vec<&String> = definition.prompts.iter().map(|p| &p.name).collect();

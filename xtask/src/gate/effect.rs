@@ -80,6 +80,12 @@ impl Effects {
         }
     }
 
+    /// Whether `switch` does something only where something is drafted, as its patch declares it.
+    pub fn is_for_drafts(&self, switch: &str) -> bool {
+        let said = self.said.get(switch);
+        said.is_some_and(|said| said.says.is_some() && said.when != SaysWhen::Always)
+    }
+
     /// What the `log` that a server left tells of its switches.
     pub fn told(&self, ran: Ran<'_>, log: &Path) -> Result<Told> {
         if self.said.is_empty() {

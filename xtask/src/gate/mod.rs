@@ -474,7 +474,8 @@ fn run_one(
     // Where nothing is run, nothing can be run on the same thing twice.
     let runs = definition.model != ModelSource::None;
     let nothing = match runs {
-        true => void(sides, definition, &baseline, &candidate)?,
+        true => void(sides, definition, &baseline, &candidate)?
+            .or_else(|| switches::idle(sides.effects(), &plan.n_max, &baseline, &candidate)),
         false => None,
     };
     let mut notes = found.notes.clone();

@@ -21,6 +21,9 @@ pub mod sanitizer;
 /// Variables of the user's environment that would change what a server computes.
 const REMOVED: [&str; 3] = [crate::model::SWITCH_PREFIX, "LLAMA_", "GGML_"];
 
+/// Variables by which the user's environment would put other code into a server, unseen. A side may set them.
+const LOADERS: [&str; 3] = ["LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES"];
+
 /// How often a starting or answering server is looked at.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -86,7 +89,7 @@ pub fn removed_variables() -> Vec<OsString> {
 
 fn is_removed(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
-    REMOVED.iter().any(|prefix| name.starts_with(prefix))
+    LOADERS.contains(&name.as_ref()) || REMOVED.iter().any(|prefix| name.starts_with(prefix))
 }
 
 impl Server {
@@ -476,7 +479,13 @@ mod tests {
 
     #[test]
     fn switches_of_the_user_are_removed() {
-        for name in ["OPENCOTI_X", "LLAMA_ARG_PORT", "GGML_CUDA_DISABLE_GRAPHS"] {
+        for name in [
+            "OPENCOTI_X",
+            "LLAMA_ARG_PORT",
+            "GGML_CUDA_DISABLE_GRAPHS",
+            "LD_PRELOAD",
+            "LD_AUDIT",
+        ] {
             assert!(is_removed(OsStr::new(name)), "{name}");
         }
         for name in ["PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"] {

@@ -460,7 +460,10 @@ pub fn void(
         .filter(|side| sides.are_built() && side.is_built())
         .collect();
     let unknown = identity::undeclared(&built, &sides.switches);
-    let found = unknown.or_else(|| identity::indistinct(baseline, candidate));
+    let found = match unknown.or_else(|| identity::indistinct(baseline, candidate)) {
+        None => switches::unread(baseline, candidate)?,
+        found => found,
+    };
     Ok(found.map(|reason| match sides.dropped() {
         [] => reason,
         dropped if baseline.env == candidate.env => format!(

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::error::Result;
-use crate::gate::identity::Side;
+use crate::gate::effect::Effects;
+use crate::gate::identity::{self, Side};
 use crate::model::{PatchManifest, SWITCH_PREFIX};
 
 /// The switches of a side that are on, whatever the case of their first letters.
@@ -60,11 +61,61 @@ pub fn absent(name: &str, side: &Side) -> Result<Option<String>> {
     }))
 }
 
-/// Whether `bytes` hold this name, and not only a longer one that begins with it.
+/// Variables that are read by what loads a program, whatever that holds.
+const LOADERS: [&str; 3] = ["LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH"];
+
+/// Why two sides that run the same bytes are one and the same thing: nothing in them can ask for any of the variables
+/// in which they differ. Asked after the run, when it is known what was loaded.
+pub fn unread(baseline: &Side, candidate: &Side) -> Result<Option<String>> {
+    let names = identity::switched(baseline, candidate);
+    if names.is_empty() || names.iter().any(|name| LOADERS.contains(&name.as_str())) {
+        return Ok(None);
+    }
+    for file in baseline.run_files().union(&candidate.run_files()) {
+        let bytes = fs_err::read(file)?;
+        let reads = |name: &&String| {
+            // The server makes this form of a name itself.
+            let plain = name.replacen("LLAMA_ARG_NO_", "LLAMA_ARG_", 1);
+            holds(&bytes, name) || holds(&bytes, &plain)
+        };
+        if names.iter().any(reads) {
+            return Ok(None);
+        }
+    }
+    let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
+    Ok(Some(format!(
+        "baseline and candidate run the same files and differ in {} alone, and neither the program nor a library that \
+         it has loaded holds such a name: there is nothing that was switched",
+        names.join(", ")
+    )))
+}
+
+/// Why what was switched did nothing: both sides run the same bytes, differ in switches for drafts alone, and with none
+/// of the longest drafts `n_max` anything was drafted. Where there is none of those, it is not a question.
+pub fn idle(effects: &Effects, n_max: &[u32], baseline: &Side, candidate: &Side) -> Option<String> {
+    if n_max.is_empty() || n_max.iter().any(|n_max| *n_max > 0) {
+        return None;
+    }
+    let names = identity::switched(baseline, candidate);
+    let is_idle = !names.is_empty() && names.iter().all(|name| effects.is_for_drafts(name));
+    let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
+    is_idle.then(|| {
+        format!(
+            "baseline and candidate differ in {} alone, which acts on drafts, and n-max asks for none: nothing was \
+             switched",
+            names.join(", ")
+        )
+    })
+}
+
+/// Whether `bytes` hold this name, and not only as a part of a longer one.
 fn holds(bytes: &[u8], name: &str) -> bool {
     let is_part = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
-    memchr::memmem::find_iter(bytes, name.as_bytes())
-        .any(|at| !bytes.get(at + name.len()).is_some_and(is_part))
+    memchr::memmem::find_iter(bytes, name.as_bytes()).any(|at| {
+        let before = at.checked_sub(1).and_then(|at| bytes.get(at));
+        let after = bytes.get(at + name.len());
+        !before.is_some_and(is_part) && !after.is_some_and(is_part)
+    })
 }
 
 #[cfg(test)]
@@ -148,5 +199,82 @@ mod tests {
         // A library beside it may be what asks.
         std::fs::write(dir.path().join("libllama.so"), b"OPENCOTI_ONE").unwrap();
         assert_eq!(said(&[("OPENCOTI_ONE", "1")]), None);
+    }
+
+    #[test]
+    fn a_variable_that_nothing_reads_makes_no_comparison() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("llama-server");
+        std::fs::write(&program, b"\0KNOWN\0LLAMA_ARG_HOST\0OPENCOTI_ONE\0").unwrap();
+        let side = |set: &[(&str, &str)]| {
+            let env = set
+                .iter()
+                .map(|(name, value)| ((*name).into(), (*value).into()));
+            Side::of_path(&program, env.collect()).unwrap()
+        };
+        let said =
+            |left: &[(&str, &str)], right: &[(&str, &str)]| unread(&side(left), &side(right));
+        for (left, right) in [
+            (&[][..], &[("FOO", "1")][..]),
+            (&[], &[("ONE", "1")]),
+            (&[("FOO", "1")], &[("FOO", "2")]),
+            (&[("KNOWN", "1")], &[("KNOWN", "1"), ("FOO", "1")]),
+            (&[], &[("FOO", "1"), ("OPENCOTI_ONE", "0")]),
+        ] {
+            let what = said(left, right).unwrap();
+            let what = what.unwrap_or_else(|| panic!("{left:?} {right:?}"));
+            assert!(what.contains("nothing that was switched"), "{what}");
+        }
+        for (left, right) in [
+            (&[][..], &[][..]),
+            (&[], &[("KNOWN", "1")]),
+            (&[("KNOWN", "1")], &[]),
+            (&[("KNOWN", "1")], &[("KNOWN", "2"), ("FOO", "1")]),
+            (&[], &[("LLAMA_ARG_NO_HOST", "1")]),
+            (&[], &[("LD_PRELOAD", "fault.so")]),
+        ] {
+            assert_eq!(said(left, right).unwrap(), None, "{left:?} {right:?}");
+        }
+        // What runs differs, so the variable is not what is compared.
+        let other = dir.path().join("other");
+        std::fs::write(&other, b"other").unwrap();
+        let env = [("FOO".to_owned(), "1".to_owned())];
+        let other = Side::of_path(&other, env.into()).unwrap();
+        std::fs::write(&program, b"one").unwrap();
+        assert_eq!(unread(&side(&[]), &other).unwrap(), None);
+    }
+
+    #[test]
+    fn a_switch_for_drafts_does_nothing_where_nothing_is_drafted() {
+        let patch: PatchManifest = toml::from_str(
+            "schema = 1\nid = \"a\"\ntitle = \"T\"\npurpose = \"P\"\n\
+             switches = [\"OPENCOTI_ONE\", \"OPENCOTI_TWO\", \"OPENCOTI_THREE\"]\n\
+             [log.OPENCOTI_ONE]\nsays = \"one\"\n\
+             [log.OPENCOTI_TWO]\nsays = \"two\"\nwhen = \"always\"\n",
+        )
+        .unwrap();
+        let effects = Effects::of([&patch].into_iter());
+        let dir = tempfile::tempdir().unwrap();
+        let side = |set: &[&str]| by_path(dir.path(), None, &[], set);
+        let said = |n_max: &[u32], right: &[&str]| idle(&effects, n_max, &side(&[]), &side(right));
+        let what = said(&[0], &["OPENCOTI_ONE"]).unwrap();
+        assert!(what.contains("OPENCOTI_ONE"), "{what}");
+        for (n_max, right) in [
+            (&[0, 3][..], &["OPENCOTI_ONE"][..]),
+            (&[0], &["OPENCOTI_TWO"]),
+            (&[0], &["OPENCOTI_THREE"]),
+            (&[0], &["OPENCOTI_ONE", "OPENCOTI_TWO"]),
+            (&[0], &[]),
+            (&[], &["OPENCOTI_ONE"]),
+        ] {
+            assert_eq!(said(n_max, right), None, "{n_max:?} {right:?}");
+        }
+        // Another program is compared whatever its switches do.
+        let other = dir.path().join("other");
+        std::fs::create_dir(&other).unwrap();
+        let other = by_path(&other, None, &[], &["OPENCOTI_ONE"]);
+        std::fs::write(dir.path().join("llama-server"), "y").unwrap();
+        let own = Side::of_path(&dir.path().join("llama-server"), Default::default()).unwrap();
+        assert_eq!(idle(&effects, &[0], &own, &other), None);
     }
 }

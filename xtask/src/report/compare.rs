@@ -176,6 +176,19 @@ fn resolve(store: &Store, name: &str) -> Result<Found> {
             named: true,
         });
     }
+    // The id of a run does not begin so.
+    if path.is_absolute() && !path.is_dir() {
+        let what = match path.exists() {
+            true => format!(
+                "{} is neither a record nor a folder of records",
+                visible(name)
+            ),
+            false => format!("there is no file {}", visible(name)),
+        };
+        return Err(
+            Error::usage(what).hint("name a record, a run's folder, the id of a run, or `latest`")
+        );
+    }
     let (run, gate) = match (path.is_dir(), name.split_once('/')) {
         (true, _) => (read_run(path)?, None),
         (false, Some((run, gate))) => (store.read(&store.find(run)?)?, Some(gate)),

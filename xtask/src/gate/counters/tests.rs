@@ -186,12 +186,33 @@ fn where_nothing_is_judged_nothing_passes() {
     let less = "[counters]\nlaunches_dft = \"less\"\n";
     let (verdict, reasons) = judged_at(&[0], less, &|_, _| {});
     assert_eq!(verdict, Verdict::Inconclusive, "{reasons:?}");
-    assert!(reasons[0].contains("no counter was judged"), "{reasons:?}");
+    assert!(reasons[0].contains("judged at no n_max"), "{reasons:?}");
     assert_eq!(judged_at(&[0, 3], less, &|_, _| {}).0, Verdict::Pass);
     let quotient = "[bounds]\n\"launches_dft/cycles\" = { max = 9 }\n";
     let idle = |_: Run, answer: &mut Answer| set(answer, "cycles", 0);
     assert_eq!(judged_at(&[0], quotient, &idle).0, Verdict::Inconclusive);
     assert_eq!(judged_at(&[3], quotient, &idle).0, Verdict::Inconclusive);
+}
+
+/// What else is judged does not stand in for it.
+#[test]
+fn a_bound_that_is_judged_nowhere_is_no_pass() {
+    let idle = |_: Run, answer: &mut Answer| set(answer, "cycles", 0);
+    let bound = "[bounds]\n\"launches_dft/cycles\" = { max = 9 }\n";
+    let text = format!("[counters]\nlaunches_dft = \"not-more\"\n{bound}");
+    let (verdict, reasons) = judged_at(&[0], &text, &idle);
+    assert_eq!(verdict, Verdict::Inconclusive, "{reasons:?}");
+    assert!(reasons[0].contains("launches_dft/cycles"), "{reasons:?}");
+    let less = "[counters]\nlaunches_dft = \"less\"\ncycles = \"equal\"\n";
+    let (verdict, reasons) = judged_at(&[0], less, &idle);
+    assert_eq!(verdict, Verdict::Inconclusive, "{reasons:?}");
+    assert!(reasons[0].contains("launches_dft"), "{reasons:?}");
+    let by_mode = |_: Run, answer: &mut Answer| {
+        if answer.drafted == 0 {
+            set(answer, "cycles", 0);
+        }
+    };
+    assert_eq!(judged_at(&[0, 3], &text, &by_mode).0, Verdict::Pass);
 }
 
 /// As where drafts come from n-grams.

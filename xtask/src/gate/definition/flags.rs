@@ -7,7 +7,7 @@ use crate::model::{ChashGate, GateBackend, SideDefinition};
 
 /// Flags that the gate sets itself; a definition that sets them too would compare something
 /// else than it says.
-const OWN_FLAGS: [&str; 60] = [
+const OWN_FLAGS: [&str; 70] = [
     "-m",
     "--model",
     "-mu",
@@ -59,6 +59,9 @@ const OWN_FLAGS: [&str; 60] = [
     "-mg",
     "--main-gpu",
     "--list-devices",
+    "-devd",
+    "--device-draft",
+    "--spec-draft-device",
     // Another model than the one that the record names.
     "-hfd",
     "-hfrd",
@@ -71,23 +74,47 @@ const OWN_FLAGS: [&str; 60] = [
     "--docker-repo",
     "--models-dir",
     "--models-preset",
+    // How much of a draft is accepted, drawn and not found.
+    "--spec-synth-len",
+    "--spec-synth-rates",
+    // The context of a slot, and the longest draft.
+    "--kv-unified-per-slot",
+    "--draft",
+    "--draft-n",
+    "--draft-max",
+    // Computes on another machine.
+    "--rpc",
 ];
 
 /// Flags that put a part of the model or of the cache elsewhere than on the device that a gate is about: the log
 /// says all the same that all layers lie there.
-const ELSEWHERE: [&str; 8] = [
+const ELSEWHERE: [&str; 21] = [
     "-ot",
     "--override-tensor",
     "-cmoe",
     "--cpu-moe",
     "-ncmoe",
     "--n-cpu-moe",
+    "-ncffn",
+    "--n-cpu-ffn",
     "-nkvo",
     "--no-kv-offload",
+    "--no-op-offload",
+    // The same of what drafts.
+    "-otd",
+    "--override-tensor-draft",
+    "--spec-draft-override-tensor",
+    "-cmoed",
+    "--cpu-moe-draft",
+    "--spec-draft-cpu-moe",
+    "-ncmoed",
+    "--n-cpu-moe-draft",
+    "--spec-draft-n-cpu-moe",
+    "--spec-draft-ncmoe",
 ];
 
 /// Variables that are as good as those flags, behind `LLAMA_ARG_` and perhaps `NO_`.
-const OWN_VARIABLES: [&str; 33] = [
+const OWN_VARIABLES: [&str; 38] = [
     "MODEL",
     "MODEL_URL",
     "HF_REPO",
@@ -121,10 +148,23 @@ const OWN_VARIABLES: [&str; 33] = [
     "DOCKER_REPO",
     "MODELS_DIR",
     "MODELS_PRESET",
+    "SPEC_SYNTH_LEN",
+    "SPEC_SYNTH_RATES",
+    "KV_UNIFIED_PER_SLOT",
+    "DRAFT_MAX",
+    "RPC",
 ];
 
 /// As [`OWN_VARIABLES`], for [`ELSEWHERE`].
-const VARIABLES_ELSEWHERE: [&str; 4] = ["OVERRIDE_TENSOR", "CPU_MOE", "N_CPU_MOE", "KV_OFFLOAD"];
+const VARIABLES_ELSEWHERE: [&str; 7] = [
+    "OVERRIDE_TENSOR",
+    "CPU_MOE",
+    "N_CPU_MOE",
+    "N_CPU_FFN",
+    "KV_OFFLOAD",
+    "SPEC_DRAFT_CPU_MOE",
+    "SPEC_DRAFT_N_CPU_MOE",
+];
 
 /// The name of a flag, spelt as the server shows it: it takes others too.
 fn name_of(flag: &str) -> String {
@@ -140,7 +180,8 @@ pub fn check(flags: &[String]) -> Result<()> {
     for flag in flags {
         let name = name_of(flag);
         // A preset names a model, and sets what the gate sets.
-        let is_preset = name.starts_with("--") && name.ends_with("-default");
+        let is_preset =
+            name.starts_with("--") && (name.ends_with("-default") || name.ends_with("-spec"));
         if is_preset || OWN_FLAGS.contains(&name.as_str()) {
             return Err(Error::config(format!(
                 "flags holds `{name}`, which the gate sets itself"

@@ -480,6 +480,19 @@ fn a_flag_of_the_gate_is_refused_under_each_of_its_names() {
         "--log_verbosity=0",
         "-v",
         "--log-disable",
+        // Acceptance that is thrown, and not found.
+        "--spec-synth-len",
+        "--spec_synth_rates=1,1",
+        "--kv-unified-per-slot",
+        "--draft-max",
+        "--fim-qwen-7b-spec",
+        "--fim-qwen-14b-spec",
+        "--spec-default",
+        "--rpc",
+        // The drafter of both sides.
+        "-devd",
+        "--device-draft",
+        "--spec-draft-device=none",
     ] {
         let text = GOOD.replace("[quick]", &format!("flags = [\"{flag}\"]\n[quick]"));
         let error = load_text(&text, false).unwrap_err();
@@ -500,6 +513,11 @@ fn a_variable_that_is_as_good_as_a_flag_of_the_gate_is_refused() {
         "LLAMA_LOG_VERBOSITY",
         "LLAMA_ARG_LOG_VERBOSITY",
         "LLAMA_ARG_NO_CONT_BATCHING",
+        "LLAMA_ARG_SPEC_SYNTH_LEN",
+        "LLAMA_ARG_SPEC_SYNTH_RATES",
+        "LLAMA_ARG_KV_UNIFIED_PER_SLOT",
+        "LLAMA_ARG_DRAFT_MAX",
+        "LLAMA_ARG_RPC",
     ] {
         let error = with("", name).unwrap_err();
         assert!(
@@ -510,7 +528,13 @@ fn a_variable_that_is_as_good_as_a_flag_of_the_gate_is_refused() {
         );
     }
     // What says where a gate for a device computes; on processors it says nothing.
-    for name in ["LLAMA_ARG_OVERRIDE_TENSOR", "LLAMA_ARG_NO_KV_OFFLOAD"] {
+    for name in [
+        "LLAMA_ARG_OVERRIDE_TENSOR",
+        "LLAMA_ARG_NO_KV_OFFLOAD",
+        "LLAMA_ARG_SPEC_DRAFT_CPU_MOE",
+        "LLAMA_ARG_SPEC_DRAFT_N_CPU_MOE",
+        "LLAMA_ARG_N_CPU_FFN",
+    ] {
         with("", name).unwrap();
         assert!(with(cuda, name).is_err(), "{name}");
     }
@@ -536,7 +560,25 @@ fn a_gate_for_a_device_leaves_nothing_to_processors() {
             );
         load_text(&text, false)
     };
-    for flag in ["-ot", "--cpu-moe", "-ncmoe", "--no_kv_offload"] {
+    for flag in [
+        "-ot",
+        "--cpu-moe",
+        "-ncmoe",
+        "--no_kv_offload",
+        "-otd",
+        "--override-tensor-draft",
+        "--spec-draft-override-tensor=.*=CPU",
+        "-cmoed",
+        "--cpu-moe-draft",
+        "--spec-draft-cpu-moe",
+        "-ncmoed",
+        "--n-cpu-moe-draft",
+        "--spec-draft-n-cpu-moe",
+        "--spec_draft_ncmoe",
+        "-ncffn",
+        "--n-cpu-ffn",
+        "--no-op-offload",
+    ] {
         let whole = format!("flags = [\"{flag}\"]\n");
         let swept = format!("[[setting]]\nname = \"s\"\nflags = [\"{flag}\"]\n");
         with(&whole, "").unwrap();
@@ -548,5 +590,86 @@ fn a_gate_for_a_device_leaves_nothing_to_processors() {
                 "{error}"
             );
         }
+    }
+}
+
+#[test]
+fn what_no_machine_can_hold_is_refused() {
+    let retrieval = "schema = 1\nid = \"same\"\nkind = \"retrieval\"\ntitle = \"T\"\n\
+                     model = { path = \"m\" }\nwords = [20]\ndepths = [0.5]\nn-predict = 8\ncontext = 1024\n";
+    for (text, from, to, word) in [
+        (
+            GOOD,
+            "slots = [1, 2]",
+            "slots = [9223372036854775807]",
+            "slots holds 9223372036854775807",
+        ),
+        (GOOD, "slots = [1, 2]", "slots = [1, 257]", "above 256"),
+        (
+            GOOD,
+            "n-max = [0, 2]",
+            "n-max = [0, 4000000000]",
+            "n-max holds 4000000000",
+        ),
+        (
+            GOOD,
+            "n-predict = 8",
+            "n-predict = 9223372036854775807",
+            "n-predict holds",
+        ),
+        (
+            GOOD,
+            "context = 64",
+            "context = 9223372036854775807",
+            "context holds",
+        ),
+        (DRAFTS, "slots = [2]", "slots = [4000000000]", "slots holds"),
+        (DRAFTS, "n-max = [3]", "n-max = [4000000000]", "n-max holds"),
+        (
+            retrieval,
+            "n-predict = 8",
+            "n-predict = 4000000000",
+            "n-predict holds",
+        ),
+        (
+            retrieval,
+            "words = [20]\ndepths = [0.5]\nn-predict = 8\ncontext = 1024",
+            "words = [4000000000]\ndepths = []\nn-predict = 8\ncontext = 4000000000",
+            "context holds",
+        ),
+    ] {
+        let text = text.replacen(from, to, 1);
+        assert!(text.contains(to), "{from}");
+        let error = load_text(&text, false).unwrap_err();
+        assert_eq!(error.kind(), crate::Kind::Config, "{to}: {error}");
+        assert!(error.to_string().contains(word), "{to}: {error}");
+    }
+    for most in ["slots = [256]", "slots = [1]\nparallel = 7"] {
+        load_text(&GOOD.replacen("slots = [1, 2]", most, 1), false).unwrap();
+    }
+}
+
+/// They go into records, tables and pages.
+#[test]
+fn a_prompts_name_is_one_short_line() {
+    let long = "x".repeat(65);
+    for name in [
+        "",
+        "../../x",
+        "a\\nb",
+        "\\u001b[31mred",
+        "a|b",
+        long.as_str(),
+    ] {
+        let text = GOOD.replacen("name = \"a\"", &format!("name = \"{name}\""), 1);
+        let error = load_text(&text, false).unwrap_err();
+        assert_eq!(error.kind(), crate::Kind::Config, "{name}: {error}");
+        let said = error.to_string();
+        assert!(said.contains("prompt name"), "{name}: {said}");
+        assert!(!said.contains('\u{1b}'), "{said:?}");
+    }
+    for name in ["two words", "a-b_c.d+1", &long[1..]] {
+        let text = GOOD.replacen("name = \"a\"", &format!("name = \"{name}\""), 1);
+        load_text(&text, false).unwrap();
     }
 }

@@ -25,14 +25,9 @@ pub fn indistinct(baseline: &Side, candidate: &Side) -> Option<String> {
     if effective(&baseline.env) != effective(&candidate.env) {
         return None;
     }
-    let files = |side: &Side| -> BTreeSet<Digest> {
-        let artifacts = side.stamp.artifacts.iter();
-        artifacts.map(Artifact::identity).collect()
-    };
-    // What was really loaded says more than what lies there: equal programs may load other libraries.
     let (left, right) = (baseline.loaded_digests(), candidate.loaded_digests());
     let are_seen = !left.is_empty() && !right.is_empty();
-    if files(baseline) == files(candidate) && !(are_seen && left != right) {
+    if have_same_files(baseline, candidate) {
         return Some(
             "baseline and candidate are the very same files with the same environment: \
              the candidate was not compared with anything else"
@@ -63,6 +58,35 @@ pub fn indistinct(baseline: &Side, candidate: &Side) -> Option<String> {
         );
     }
     None
+}
+
+/// Whether both are the same files. What was really loaded says more than what lies there: equal programs may load
+/// other libraries, and other programs the same.
+fn have_same_files(baseline: &Side, candidate: &Side) -> bool {
+    let files = |side: &Side| -> BTreeSet<Digest> {
+        let artifacts = side.stamp.artifacts.iter();
+        artifacts.map(Artifact::identity).collect()
+    };
+    let (left, right) = (baseline.loaded_digests(), candidate.loaded_digests());
+    let are_seen = !left.is_empty() && !right.is_empty();
+    files(baseline) == files(candidate) && !(are_seen && left != right)
+}
+
+/// The variables that make two sides out of what runs the same bytes; none where it does not, or is not known.
+pub fn switched<'a>(baseline: &'a Side, candidate: &'a Side) -> BTreeSet<&'a String> {
+    if baseline.running.is_some() || candidate.running.is_some() {
+        return BTreeSet::new();
+    }
+    let (left, right) = (baseline.loaded_digests(), candidate.loaded_digests());
+    let is_one = !left.is_empty() && left == right;
+    if !is_one && !have_same_files(baseline, candidate) {
+        return BTreeSet::new();
+    }
+    let (left, right) = (effective(&baseline.env), effective(&candidate.env));
+    let names = left.keys().chain(right.keys()).copied();
+    names
+        .filter(|name| left.get(*name) != right.get(*name))
+        .collect()
 }
 
 /// An environment without the switches that are set to off: empty, or `0`.

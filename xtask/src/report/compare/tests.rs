@@ -298,4 +298,11 @@ fn runs_are_compared_gate_by_gate() {
     fs_err::write(dir.path().join(format!("records/{more}/b.json")), "{").unwrap();
     let error = in_store(&store, &whole, &more).unwrap_err();
     assert_eq!(error.kind(), crate::Kind::Config);
+    for (name, word) in [
+        ("/dev/null", "neither a record nor a folder"),
+        ("/no/such/file", "there is no file /no/such/file"),
+    ] {
+        let error = in_store(&store, name, &whole).unwrap_err();
+        assert!(error.to_string().contains(word), "{error}");
+    }
 }
