@@ -131,6 +131,10 @@ fn every_finished_build_of_the_base_is_hashed_whatever_its_backend() {
             }],
         };
         crate::model::write_json(&dir.join("build.json"), &manifest).unwrap();
+        let mut beside = manifest;
+        beside.artifacts[0].path = "server".to_owned();
+        let file = dir.join("out/bin").join(crate::build::BESIDE);
+        crate::model::write_json(&file, &beside).unwrap();
         dir
     };
     let checked = || {
