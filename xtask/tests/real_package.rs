@@ -16,7 +16,7 @@ use llama_patchset::ctx::Cancel;
 use llama_patchset::gate::client::Sampling;
 use llama_patchset::gate::server::{Launch, Server};
 use llama_patchset::gate::session::{Halt, Prompt};
-use llama_patchset::model::{BuildManifest, Digest, read_json, write_json};
+use llama_patchset::model::{BuildManifest, Digest, Flavour, read_json, write_json};
 use llama_patchset::sbom;
 use real::{copy, root, wanted, xtask};
 
@@ -215,6 +215,9 @@ fn tokens(bin: &Path) -> Vec<u32> {
     answers[0].tokens.clone()
 }
 
+/// The manifest that lies beside the files.
+const BESIDE: &str = llama_patchset::build::BESIDE;
+
 #[test]
 fn what_may_not_be_packed_is_refused_and_leaves_nothing() {
     if !wanted("what_may_not_be_packed_is_refused_and_leaves_nothing") {
@@ -228,12 +231,21 @@ fn what_may_not_be_packed_is_refused_and_leaves_nothing() {
     let from = build_dir("vanilla-cpu");
     let to = checkout.join("target/llama").join(BASE).join("vanilla-cpu");
     let manifest: BuildManifest = read_json(&from.join("build.json")).unwrap();
+    // The manifest of the build, and the one that goes with the files.
+    let write = |manifest: &BuildManifest| {
+        write_json(&to.join("build.json"), manifest).unwrap();
+        let mut beside = manifest.clone();
+        for artifact in &mut beside.artifacts {
+            artifact.path = artifact.path.replace("out/bin/", "");
+        }
+        write_json(&to.join("out/bin").join(BESIDE), &beside).unwrap();
+    };
     let fresh = || {
         fs::create_dir_all(to.join("out/bin")).unwrap();
         for artifact in &manifest.artifacts {
             fs::copy(from.join(&artifact.path), to.join(&artifact.path)).unwrap();
         }
-        write_json(&to.join("build.json"), &manifest).unwrap();
+        write(&manifest);
     };
     let server = to.join("out/bin/llama-server");
     let output = temp.path().join("packed");
@@ -258,14 +270,14 @@ fn what_may_not_be_packed_is_refused_and_leaves_nothing() {
         one.sha256 = Digest::of(bytes);
     };
     server_of(&mut forged, &bytes);
-    write_json(&to.join("build.json"), &forged).unwrap();
+    write(&forged);
     refused(1, "is not what was stamped");
     let plain = llama_patchset::build::provenance::plain(
         &fs::read(from.join("out/bin/llama-server")).unwrap(),
     );
     fs::write(&server, &plain).unwrap();
     server_of(&mut forged, &plain);
-    write_json(&to.join("build.json"), &forged).unwrap();
+    write(&forged);
     refused(1, "carries no stamp");
     fresh();
     fs::remove_file(&server).unwrap();
@@ -273,6 +285,15 @@ fn what_may_not_be_packed_is_refused_and_leaves_nothing() {
     fresh();
     fs::write(to.join("out/bin/libgomp.so.1"), b"\x7fELFplanted").unwrap();
     refused(1, "not a product of this build");
+    fs::remove_file(to.join("out/bin/libgomp.so.1")).unwrap();
+    fs::write(to.join("out/bin").join(BESIDE), "{").unwrap();
+    refused(1, "llama-patchset.json: expected sha256");
+    // The patched build in the place of vanilla.
+    fresh();
+    let mut other = manifest.clone();
+    other.flavour = Flavour::Patched;
+    write(&other);
+    refused(1, "holds the patched build");
 }
 
 #[test]
