@@ -218,7 +218,7 @@ fn rollback() {
         "| state | slots | accepted | host, us for a token | swap, times host | rollback, times host | rollback, times swap |\n\
          | --- | --- | --- | --- | --- | --- | --- |"
     );
-    for size in [SMALL[0], SMALL[2], LARGE[0], LARGE[1]] {
+    for size in [SMALL[0], SMALL[2], SMALL[3], SMALL[4], LARGE[0], LARGE[1]] {
         let (name, model) = (size.0, model(size));
         let large = LARGE.iter().any(|other| other.0 == name);
         let (slots, processes) = if large {

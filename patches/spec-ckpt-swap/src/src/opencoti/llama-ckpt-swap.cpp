@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
-// Below this a copy costs no more than the graph that is built anew because its cell is another one, also where all
-// drafts are accepted; in MiB.
+// Below this a copy costs no more than the graph that is built anew because its cell is another one, but where all
+// drafts are accepted, which takes 4; in MiB.
 static constexpr double LLAMA_CKPT_SWAP_MIN = 2.0;
 
 bool llama_ckpt_swap_asked() {
