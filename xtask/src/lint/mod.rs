@@ -6,6 +6,7 @@
 mod additivity;
 mod book;
 mod gates;
+mod machines;
 mod manifest;
 mod markers;
 mod names;
@@ -68,6 +69,7 @@ pub const RULES: &[Rule] = &[
     additivity::RULE,
     book::RULE,
     gates::RULE,
+    machines::RULE,
     manifest::RULE,
     markers::RULE,
     names::RULE,

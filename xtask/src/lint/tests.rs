@@ -62,6 +62,23 @@ fn every_rule_finds_its_fault() {
     check(
         &|toy| {
             put(
+                &toy.root().join("registry/toolchains.toml"),
+                "schema = 1\n[cmake]\nx = 1\n",
+            )
+        },
+        "PLACEHOLDER",
+    );
+    check(
+        &|toy| {
+            let text =
+                "schema = 1\n[[host]]\nname = \"a\"\naddress = \"a\"\nbackends = [\"cdua\"]\n";
+            put(&toy.root().join("registry/hosts.toml"), text);
+        },
+        "registry/hosts.toml:1: machines: registry/hosts.toml: host `a`: backend `cdua`: it is none of cpu, vulkan and cuda",
+    );
+    check(
+        &|toy| {
+            put(
                 &toy.root().join("patches/first/patch.toml"),
                 &GATED.replace("chash", "chahs"),
             )

@@ -16,6 +16,9 @@ pub enum GateBackend {
 }
 
 impl GateBackend {
+    /// All of them.
+    pub const ALL: [Self; 3] = [GateBackend::Cpu, GateBackend::Vulkan, GateBackend::Cuda];
+
     /// Its name, as builds have it.
     pub fn name(self) -> &'static str {
         match self {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
+use crate::model::GateBackend;
 
 /// The whole file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -202,8 +203,8 @@ impl Host {
             return Err(Error::config("it has no backends"));
         }
         for backend in &self.backends {
-            if !is_word(backend, "-") {
-                return wrong("backend", backend, "a name");
+            if !GateBackend::ALL.iter().any(|known| known.name() == backend) {
+                return wrong("backend", backend, "it is none of cpu, vulkan and cuda");
             }
         }
         for (name, value) in &self.env {
