@@ -48,6 +48,11 @@ fn build(dir: &Path, flavour: &str, cached: bool) -> BuildManifest {
     if !cached {
         command.env("CCACHE_DISABLE", "1");
     }
+    // None of them may reach the Rust library.
+    command
+        .env("RUSTFLAGS", "-Copt-level=1 -Cdebuginfo=2")
+        .env("CARGO_PROFILE_EXT_OPT_LEVEL", "1")
+        .env("CARGO_PROFILE_RELEASE_DEBUG", "2");
     let output = command.output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}");

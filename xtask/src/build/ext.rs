@@ -61,7 +61,15 @@ fn build(ctx: &Ctx) -> Result<PathBuf> {
         .arg(&target)
         .current_dir(ctx.project.root())
         // A target of the user's would move the library to another folder.
-        .env_remove("CARGO_BUILD_TARGET");
+        .env_remove("CARGO_BUILD_TARGET")
+        // What the stamp says must be what was built: this, though empty, also overrides the flags of cargo's
+        // configuration files.
+        .env("CARGO_ENCODED_RUSTFLAGS", "");
+    for (name, _) in std::env::vars_os() {
+        if is_of_profile(&name.to_string_lossy()) {
+            command.env_remove(name);
+        }
+    }
     if ctx.offline {
         command.arg("--offline");
     }
@@ -88,6 +96,13 @@ fn build(ctx: &Ctx) -> Result<PathBuf> {
         .hint("take `target` out of [build] in cargo's configuration: it moves what is built"));
     }
     Ok(lib)
+}
+
+/// Whether a variable would change the profile of the workspace that the library is built with.
+fn is_of_profile(name: &str) -> bool {
+    ["EXT", "RELEASE"]
+        .iter()
+        .any(|profile| name.starts_with(&format!("CARGO_PROFILE_{profile}_")))
 }
 
 /// Makes `link` a symbolic link to `target`, replacing another one in one step.
