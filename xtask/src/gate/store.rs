@@ -67,7 +67,7 @@ pub struct StoredRun {
     pub plan: Option<RunRecord>,
     /// Its records: planned ones first, in that order.
     pub records: Vec<StoredRecord>,
-    /// Planned gates without a readable record.
+    /// Planned gates without a readable record, and [backends](RunRecord::idle_name) that computed nothing.
     pub missing: Vec<String>,
     /// Files that could not be understood.
     pub skipped: Vec<Skipped>,
@@ -132,6 +132,7 @@ impl Store {
             named: intent.named,
             gates: intent.gates,
             skipped: intent.skipped,
+            idle: Vec::new(),
         };
         write_json(&dir.join(RUN), &run)?;
         Ok(Writer { dir, stamp })
@@ -204,6 +205,17 @@ impl Writer {
         run.gates
             .retain(|gate| !skipped.iter().any(|skipped| skipped.gate == *gate));
         run.skipped.extend_from_slice(skipped);
+        write_json(&file, &run)
+    }
+
+    /// Says afterwards on which backends nothing was computed.
+    pub fn idle(&self, backends: &[&str]) -> Result<()> {
+        if backends.is_empty() {
+            return Ok(());
+        }
+        let file = self.dir.join(RUN);
+        let mut run: RunRecord = crate::model::read_json(&file)?;
+        run.idle = backends.iter().map(|name| (*name).to_owned()).collect();
         write_json(&file, &run)
     }
 
@@ -296,6 +308,9 @@ pub fn read_run(dir: &Path) -> Result<StoredRun> {
             .sort_by_key(|stored| place(&stored.record.gate).unwrap_or(last));
         let lacks = |gate: &&String| !run.records.iter().any(|s| s.record.gate == **gate);
         run.missing = plan.gates.iter().filter(lacks).cloned().collect();
+        let idle = plan.idle.iter();
+        run.missing
+            .extend(idle.map(|backend| RunRecord::idle_name(backend)));
     }
     Ok(run)
 }

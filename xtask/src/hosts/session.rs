@@ -96,11 +96,16 @@ impl Run<'_> {
             },
         })?;
         one.run = Some(writer.stamp().id.clone());
-        if task.plans.is_empty() {
-            one.state = State::Done;
-            return Ok(());
-        }
-        self.steps(task, needs, &mut writer, one)
+        let ended = match task.plans.is_empty() {
+            true => {
+                one.state = State::Done;
+                Ok(())
+            }
+            false => self.steps(task, needs, &mut writer, one),
+        };
+        // Reports are made of the store alone.
+        let idle = writer.idle(&one.idle());
+        ended.and(idle)
     }
 
     fn steps(

@@ -25,6 +25,17 @@ pub struct RunRecord {
     /// Gates that do not run since something is not there. They leave no record.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<SkippedGate>,
+    /// Backends on which the machine was to compute and did not, since every gate of one was skipped
+    /// or there is none. Said at the end, and never a pass of the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idle: Vec<String>,
+}
+
+impl RunRecord {
+    /// The name under which a backend that computed nothing stands among the gates without a record.
+    pub fn idle_name(backend: &str) -> String {
+        format!("backend {backend}")
+    }
 }
 
 /// A gate that does not run.

@@ -10,6 +10,9 @@ use crate::report::cases::{Case, cases, rank};
 use crate::report::history::{Past, past};
 use crate::report::visible::{all_visible, visible};
 
+/// Why a backend stands among the gates without a record.
+const IDLE: &str = "nothing was computed on it: every gate of it was skipped, or there is none";
+
 /// Everything that a page shows.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -200,6 +203,10 @@ pub fn report_of(runs: Vec<StoredRun>, history: Vec<Past>) -> Result<Report> {
                 },
             });
         }
+        let idle = |gate: &str| {
+            let mut idle = run.plan.iter().flat_map(|plan| &plan.idle);
+            idle.any(|backend| RunRecord::idle_name(backend) == gate)
+        };
         for gate in &run.missing {
             let name = format!("{gate}.json");
             let skipped = run.skipped.iter().find(|s| s.file.ends_with(&name));
@@ -208,6 +215,7 @@ pub fn report_of(runs: Vec<StoredRun>, history: Vec<Past>) -> Result<Report> {
                 run: id.clone(),
                 state: State::Missing {
                     why: match skipped {
+                        _ if idle(gate) => IDLE.to_owned(),
                         Some(skipped) => {
                             format!("its record cannot be read: {}", visible(&skipped.reason))
                         }

@@ -156,6 +156,7 @@ fn run(id: &str, gates: &[&str], records: Vec<GateRecord>) -> StoredRun {
             named: false,
             gates: gates.iter().map(|gate| (*gate).to_owned()).collect(),
             skipped: Vec::new(),
+            idle: Vec::new(),
         }),
         records: records
             .into_iter()
@@ -249,6 +250,27 @@ fn a_gate_that_was_skipped_stands_in_every_form() {
     assert_eq!(named.verdict, Verdict::Inconclusive);
     assert!(html(&named).contains("What was asked for did not run."));
     assert_eq!(report(false, &[], vec![]).verdict, Verdict::Inconclusive);
+}
+
+#[test]
+fn a_backend_on_which_nothing_ran_stands_in_every_form() {
+    let mut run = run("r", &["perf"], vec![perf()]);
+    run.plan.as_mut().unwrap().idle.push("cuda".to_owned());
+    run.missing.push(RunRecord::idle_name("cuda"));
+    let history = vec![super::history::past(&run)];
+    let report = report_of(vec![run], history).unwrap();
+    assert_eq!(report.verdict, Verdict::Inconclusive);
+    assert_eq!(report.history[0].gates[1].1, Verdict::Inconclusive);
+    let (counts, texts) = xml(&junit(&report).unwrap());
+    assert_eq!((counts["testsuite"], counts["error"]), (2, 1));
+    let why = "nothing was computed on it";
+    assert!(texts.iter().any(|text| text.contains(why)), "{texts:?}");
+    for form in [markdown(&report), html(&report)] {
+        assert!(
+            form.contains("backend cuda") && form.contains(why),
+            "{form}"
+        );
+    }
 }
 
 #[test]

@@ -74,6 +74,9 @@ fn what_was_written_is_read_in_the_order_of_the_plan() {
     assert!(run.skipped.is_empty(), "{:?}", run.skipped);
     assert_eq!(read_record(&file).unwrap(), run.records[0]);
     assert_eq!(run.records[0].record.run.as_ref(), Some(writer.stamp()));
+    writer.idle(&["cuda"]).unwrap();
+    let run = store.read(&writer.stamp().id).unwrap();
+    assert_eq!(run.missing, ["lost", "backend cuda"]);
 }
 
 #[test]
