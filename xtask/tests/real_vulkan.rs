@@ -116,7 +116,7 @@ fn a_server_that_left_the_device_is_a_finding() {
     for (flags, driver, code, says) in [
         ("", "lvp", 0, "ok gate left: pass"),
         ("\"-ngl\", \"0\"", "lvp", 1, "of 6 layers lie on it"),
-        ("", "no-such-driver", 3, "no Vulkan driver `no-such-driver`"),
+        ("", "no-such-driver", 2, "no Vulkan driver `no-such-driver`"),
     ] {
         let definition = format!(
             "schema = 1\nid = \"left\"\nkind = \"chash\"\ntitle = \"T\"\n\

@@ -12,7 +12,7 @@ use crate::ctx::Ctx;
 use crate::error::{Error, Result};
 use crate::gate::bisect::{self, Bisect, BisectOutcome, Bisected};
 use crate::gate::table::{Signs, aligned, text};
-use crate::gate::{Request, run as run_gates};
+use crate::gate::{Request, missing, run as run_gates};
 use crate::model::{Metric, Profile, Variant, Verdict};
 
 /// Flags of `gate`.
@@ -284,14 +284,8 @@ fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
     let mut lines: Vec<String> = (report.records.iter())
         .map(|record| text(record, signs))
         .collect();
-    for skipped in &report.skipped {
-        lines.push(format!(
-            "{} gate {}: SKIPPED, which is no pass: {} ({})",
-            signs.verdict(Verdict::Skipped),
-            skipped.gate,
-            skipped.reason,
-            skipped.hint
-        ));
+    for alike in missing::alike(&report.skipped) {
+        lines.push(format!("{} {alike}", signs.verdict(Verdict::Skipped)));
     }
     let asked = report.records.iter().map(|record| record.verdict);
     let asked = asked.filter(|verdict| *verdict == Verdict::Skipped).count();
@@ -342,7 +336,7 @@ fn judge(ctx: &Ctx, request: &Request, command: &str) -> Result<Outcome> {
         }),
         status: match report.verdict {
             Verdict::Fail => Status::Finding,
-            _ if !report.errors.is_empty() => Status::Unable,
+            _ if !report.errors.is_empty() || report.lacking => Status::Unable,
             Verdict::Pass => Status::Good,
             Verdict::Inconclusive | Verdict::Skipped => Status::Inconclusive,
         },

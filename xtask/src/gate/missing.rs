@@ -36,21 +36,59 @@ pub fn part(ctx: &Ctx, request: &Request, plans: Vec<Plan>) -> Result<Parted> {
         }
         match found {
             Ok(model) => ready.push((plan, model)),
-            Err((reason, hint)) => {
-                let gate = definition.id.clone();
-                ctx.sink.warn(&format!(
-                    "gate {gate} is SKIPPED, which is no pass: {reason} ({hint})"
-                ));
-                skipped.push(SkippedGate {
-                    gate,
-                    title: definition.title.clone(),
-                    reason,
-                    hint,
-                });
-            }
+            Err((reason, hint)) => skipped.push(SkippedGate {
+                gate: definition.id.clone(),
+                title: definition.title.clone(),
+                reason,
+                hint,
+            }),
         }
     }
+    for alike in alike(&skipped) {
+        ctx.sink.warn(&alike.to_string());
+    }
     Ok((ready, skipped))
+}
+
+/// Gates that lack the same.
+pub struct Alike<'a> {
+    gates: Vec<&'a str>,
+    reason: &'a str,
+    hint: &'a str,
+}
+
+impl std::fmt::Display for Alike<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.gates.as_slice() {
+            [gate] => write!(f, "gate {gate} is")?,
+            gates => write!(f, "{} gates are", gates.len())?,
+        }
+        let Alike { reason, hint, .. } = self;
+        write!(f, " SKIPPED, which is no pass: {reason} ({hint})")?;
+        match self.gates.as_slice() {
+            [_] => Ok(()),
+            gates => write!(f, ": {}", gates.join(" ")),
+        }
+    }
+}
+
+/// Skipped gates by what they lack, so that one missing build is told of once.
+pub fn alike(skipped: &[SkippedGate]) -> Vec<Alike<'_>> {
+    let mut all: Vec<Alike<'_>> = Vec::new();
+    for gate in skipped {
+        let known = all
+            .iter_mut()
+            .find(|alike| alike.reason == gate.reason && alike.hint == gate.hint);
+        match known {
+            Some(alike) => alike.gates.push(&gate.gate),
+            None => all.push(Alike {
+                gates: vec![&gate.gate],
+                reason: &gate.reason,
+                hint: &gate.hint,
+            }),
+        }
+    }
+    all
 }
 
 /// What a gate's verdict counts as in that of its run. Whoever names a gate wants its verdict: a
@@ -361,6 +399,25 @@ mod tests {
         let said = headline(&text, &records, &[cuda], Verdict::Inconclusive);
         let start = "# Gates: INCONCLUSIVE\n\n2 of 3 gates skipped, which is no pass.";
         assert!(said.starts_with(start), "{said}");
+    }
+
+    #[test]
+    fn what_several_gates_lack_is_said_once() {
+        let gate = |gate: &str, reason: &str| SkippedGate {
+            gate: gate.to_owned(),
+            title: String::new(),
+            reason: reason.to_owned(),
+            hint: "do".to_owned(),
+        };
+        let all = [
+            gate("a", "no build"),
+            gate("b", "no model"),
+            gate("c", "no build"),
+        ];
+        let said: Vec<String> = alike(&all).iter().map(|alike| alike.to_string()).collect();
+        let several = "2 gates are SKIPPED, which is no pass: no build (do): a c";
+        let one = "gate b is SKIPPED, which is no pass: no model (do)";
+        assert_eq!(said, [several, one]);
     }
 
     #[test]

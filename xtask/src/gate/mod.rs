@@ -149,6 +149,9 @@ pub struct Report {
     pub run: String,
     /// Why gates could not run to their end, each with its gate as context. Each has a record.
     pub errors: Vec<Error>,
+    /// A gate that was named, or every gate, lacks what it needs here: the run could not do its work.
+    /// Never so for what another machine brought: that one tells of it.
+    pub lacking: bool,
 }
 
 impl Report {
@@ -242,6 +245,7 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         .chain(skipped.iter().map(|_| Verdict::Skipped));
     let named = !request.gates.is_empty();
     let verdict = Verdict::all(all.map(|verdict| missing::counted(verdict, named)));
+    let lacking = !request.prebuilt && !skipped.is_empty() && (named || records.is_empty());
     let report = dir.join("report.md");
     let text = report::report(&records, command);
     let mut text = missing::headline(&text, &records, &skipped, verdict);
@@ -276,6 +280,7 @@ pub fn run(ctx: &Ctx, request: &Request, command: &str) -> Result<Report> {
         left_out,
         run: run.stamp().id.clone(),
         errors,
+        lacking,
     })
 }
 

@@ -184,7 +184,8 @@ impl Matrix {
         };
         let undone = |one: &OneHost| {
             let error = one.error.as_ref().map(|error| error.kind);
-            one.state != State::Done && error != Some(Kind::Inconclusive)
+            let broken = one.state != State::Done && error != Some(Kind::Inconclusive);
+            broken || one.is_lacking()
         };
         if self.hosts.iter().any(found) {
             Some(Kind::Finding)
@@ -271,6 +272,13 @@ impl Matrix {
 }
 
 impl OneHost {
+    /// Whether it lacks what a gate needs that was named. A gate with a record said something.
+    fn is_lacking(&self) -> bool {
+        let mut gates = self.gates.iter();
+        self.named
+            && gates.any(|cell| cell.verdict == Some(Verdict::Skipped) && cell.file.is_none())
+    }
+
     fn is_good(&self) -> bool {
         self.state == State::Done && self.verdict() == Verdict::Pass
     }
@@ -336,9 +344,16 @@ mod tests {
         let mut named = good();
         named.named = true;
         assert_eq!(
+            kind(&[named.clone()]),
+            Some(Kind::Environment),
+            "a named one lacks something"
+        );
+        assert_eq!(kind(&[named.clone(), failed()]), Some(Kind::Finding));
+        named.gates[1].file = Some("record.json".into());
+        assert_eq!(
             kind(&[named]),
             Some(Kind::Inconclusive),
-            "a named one was skipped"
+            "a named one has nothing to say"
         );
         let mut wrong = one("b", Unable, &[None]);
         wrong.fail(&Error::finding("a build is stale"));

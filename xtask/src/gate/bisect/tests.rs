@@ -14,6 +14,7 @@ fn report(record: GateRecord) -> Report {
         blessed: Vec::new(),
         run: String::new(),
         errors: Vec::new(),
+        lacking: false,
     }
 }
 
