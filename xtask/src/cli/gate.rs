@@ -84,7 +84,7 @@ pub struct GateArgs {
     /// Only the patches of the series up to and with this one, or `base` for none
     #[arg(long, value_name = "PATCH", conflicts_with = "candidate")]
     upto: Option<String>,
-    /// Run on these machines of registry/hosts.toml instead of here; `all` are all of them
+    /// Run on these machines of registry/hosts.toml instead of here; `all` are all that ssh reaches
     #[arg(
         long = "host",
         value_name = "NAME",

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: every check of this project, in one command.
 
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use serde_json::json;
@@ -19,7 +20,8 @@ pub struct TestArgs {
     /// Leave out what needs a real build: seconds instead of minutes
     #[arg(long)]
     quick: bool,
-    /// Run only the tests whose name contains this
+    /// Run only the tests whose name contains this, or those of the file xtask/tests/NAME.rs
+    #[arg(value_name = "NAME")]
     filter: Option<String>,
 }
 
@@ -44,6 +46,9 @@ pub fn run(ctx: &Ctx, args: TestArgs, json: bool) -> Result<Outcome> {
         steps.push((name, seconds));
         Ok(())
     };
+    if let Some(filter) = &args.filter {
+        is_any(ctx, filter)?;
+    }
     let mut server = None;
     if !args.quick {
         let base = ctx.project.base(None)?;
@@ -66,12 +71,7 @@ pub fn run(ctx: &Ctx, args: TestArgs, json: bool) -> Result<Outcome> {
     }
     // Not a step: the runner's own summary is to be the last thing said.
     let begun = Instant::now();
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut tests = Command::new(cargo);
-    tests
-        .args(["test", "--workspace", "--lib", "--bins", "--tests", "--"])
-        .args(&args.filter)
-        .current_dir(ctx.project.root());
+    let mut tests = cargo(ctx.project.root(), args.filter.as_deref());
     if json {
         tests.stdout(std::io::stderr());
     }
@@ -86,6 +86,48 @@ pub fn run(ctx: &Ctx, args: TestArgs, json: bool) -> Result<Outcome> {
     passed(status.success(), "a test failed")?;
     steps.push(("tests", begun.elapsed().as_secs_f64()));
     Ok(Outcome::good(String::new(), json!({ "steps": steps })))
+}
+
+/// The command that runs the tests of `filter`, or all.
+fn cargo(root: &Path, filter: Option<&str>) -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.arg("test").current_dir(root);
+    match filter {
+        Some(file) if is_file_of_tests(root, file) => {
+            command.args(["--package", "xtask", "--test", file, "--"])
+        }
+        filter => {
+            command.args(["--workspace", "--lib", "--bins", "--tests", "--"]);
+            command.args(filter)
+        }
+    };
+    command
+}
+
+fn is_file_of_tests(root: &Path, name: &str) -> bool {
+    let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    plain && root.join("xtask/tests").join(format!("{name}.rs")).is_file()
+}
+
+/// Fails where no test is of that name: none that runs is none that passes.
+fn is_any(ctx: &Ctx, filter: &str) -> Result<()> {
+    let mut list = cargo(ctx.project.root(), Some(filter));
+    let listed = list.arg("--list").stderr(Stdio::inherit()).output()?;
+    ctx.cancel.check()?;
+    passed(listed.status.success(), "the tests do not build")?;
+    match tests_in(&String::from_utf8_lossy(&listed.stdout)) {
+        0 => Err(
+            Error::usage(format!("no test's name contains `{filter}`, and no file of tests is called so"))
+                .hint("cargo xtask test --quick, which runs all that need no build"),
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// How many tests a list of the test harness names.
+fn tests_in(list: &str) -> usize {
+    list.lines().filter(|line| line.ends_with(": test")).count()
 }
 
 /// The main job, quickly, with the flags of this call.
@@ -117,5 +159,34 @@ fn passed(good: bool, what: &str) -> Result<()> {
         Ok(())
     } else {
         Err(Error::finding(what.trim_end()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(filter: Option<&str>) -> Vec<String> {
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+        let command = cargo(root, filter);
+        let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
+        words.collect()
+    }
+
+    #[test]
+    fn a_name_is_that_of_a_file_or_a_part_of_a_test_s() {
+        let file = ["test", "--package", "xtask", "--test", "real_kernels", "--"];
+        assert_eq!(words(Some("real_kernels")), file);
+        let all = ["test", "--workspace", "--lib", "--bins", "--tests", "--"];
+        assert_eq!(words(None), all);
+        for name in ["kernels", "../tests/real_kernels", "support/real"] {
+            assert_eq!(words(Some(name)), [&all[..], &[name]].concat());
+        }
+    }
+
+    #[test]
+    fn tests_are_counted_in_a_list() {
+        assert_eq!(tests_in("0 tests, 0 benchmarks\n\n0 tests, 0 benchmarks\n"), 0);
+        assert_eq!(tests_in("a::b: test\nc: benchmark\nd: test\n\n2 tests, 1 benchmark\n"), 2);
     }
 }
