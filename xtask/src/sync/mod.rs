@@ -7,7 +7,8 @@
 //! | `edit.rs`, `ground.rs` | hooks as edits; the files of a base with what they define |
 //! | `place.rs`, `region.rs`, `search.rs` | where one hook belongs; functions and files that went elsewhere |
 //! | `upstreamed.rs` | is it in the new base already? |
-//! | `port.rs`, `overlap.rs` | the whole series, in memory |
+//! | `port.rs`, `port/`, `overlap.rs` | the whole series, in memory: what is tried, what becomes of it, files with markers |
+//! | `drift.rs` | declarations that hooks use and that differ in the new base |
 //! | `proof.rs` | what differs between the two patched trees that does not between the bases |
 //! | `conflict.rs`, `solution.rs`, `memory.rs` | markers with three sides; what a solution must not lose; solutions that are found again |
 //! | `session.rs`, `work.rs`, `store.rs`, `stage.rs`, `record.rs` | a sync over several commands: decisions, working tree, registry |

@@ -7,8 +7,7 @@ use crate::ctx::Ctx;
 use crate::diff::FileDiff;
 use crate::error::{Error, Result};
 use crate::patchset::{Images, Patch, Series, pristine_image};
-use crate::sync::conflict;
-use crate::sync::edit::{Edit, edits_of, with_edits};
+use crate::sync::edit::edits_of;
 use crate::sync::ground::Ground;
 use crate::sync::history::History;
 use crate::sync::overlap::{FileDone, refuse_overlaps};
@@ -17,6 +16,11 @@ use crate::sync::upstreamed;
 use crate::sync::verdict::{HookReport, HookVerdict, PatchReport, PatchVerdict, Place};
 use crate::tree::RelPath;
 use crate::vendor::Pristine;
+
+mod judge;
+mod marked;
+
+use marked::placed_edits;
 
 /// What a person decided.
 #[derive(Clone, Debug, Default)]
@@ -309,134 +313,6 @@ impl Porter<'_> {
         Ok(done)
     }
 
-    /// Says what kind of failure it is.
-    fn unplaced(&self, report: &mut HookReport, path: &RelPath, reason: String) {
-        report.note = reason;
-        let new = &self.ground.pristine;
-        if let Some(patch) = self.broken.get(path) {
-            report.verdict = HookVerdict::Blocked;
-            report.blocked_by = Some(patch.clone());
-        } else if let Some(patch) = self.owner_missing(path) {
-            report.verdict = HookVerdict::Blocked;
-            report.blocked_by = Some(patch);
-        } else if new.base.partial && !self.ground.has(path) {
-            report.verdict = HookVerdict::Absent;
-            report.note.clear();
-        }
-    }
-
-    /// The patch whose overlay would have brought the file, where it is not there.
-    fn owner_missing(&self, path: &RelPath) -> Option<String> {
-        if self.ground.has(path) {
-            return None;
-        }
-        self.owners.get(path).cloned()
-    }
-
-    /// Why an overlay file cannot go into the new base, or that it is there already.
-    fn overlay(&self, patch: &Patch) -> Result<Option<(bool, String)>> {
-        for file in &patch.overlay {
-            if let Some(there) = self.ground.source(&file.path)? {
-                let same = there.content == file.content;
-                return Ok(Some((same, format!("{} is in the new base", file.path))));
-            }
-        }
-        Ok(None)
-    }
-
-    fn verdict(
-        &self,
-        patch: &Patch,
-        reports: &mut [HookReport],
-        overlay: Option<(bool, String)>,
-        needs: Option<String>,
-        solved: bool,
-    ) -> Result<PatchVerdict> {
-        let retire = self.decisions.retire.contains(patch.id());
-        let keep = self.decisions.keep.contains(patch.id());
-        let (mut evidence, wanted) = match keep {
-            true => (Vec::new(), 0),
-            false => {
-                upstreamed::probes(&self.ground, &self.old_ground, &patch.manifest.upstreamed)?
-            }
-        };
-        let by_probe = wanted > 0 && evidence.len() == wanted;
-        if let (Some(by), false) = (needs, retire) {
-            // What is upstream is so whatever the patches before it need: nobody is to mend it in vain.
-            return Ok(match by_probe {
-                true => PatchVerdict::Upstreamed {
-                    wholly: true,
-                    evidence,
-                },
-                false => PatchVerdict::Blocked { by },
-            });
-        }
-        if !keep {
-            let there = reports
-                .iter()
-                .filter(|report| report.verdict == HookVerdict::Upstreamed)
-                .count();
-            if there > 0 {
-                evidence.push(format!(
-                    "{there} of {} hooks are in the new base",
-                    reports.len()
-                ));
-            }
-            let same_file = overlay.as_ref().is_some_and(|(same, _)| *same);
-            if let (true, Some((_, what))) = (same_file, &overlay) {
-                evidence.push(format!("{what}, byte for byte"));
-            }
-            if retire && evidence.is_empty() {
-                return Err(Error::usage(format!(
-                    "nothing says that `{}` is in {}",
-                    patch.id(),
-                    self.ground.pristine.base.id
-                ))
-                .hint(format!(
-                    "--skip-patch {} leaves it out of the new series without retiring it",
-                    patch.id()
-                )));
-            }
-            if retire {
-                return Ok(PatchVerdict::Retired { evidence });
-            }
-            if !evidence.is_empty() {
-                let by_hooks = there == reports.len() && there > 0;
-                return Ok(PatchVerdict::Upstreamed {
-                    wholly: by_probe || by_hooks,
-                    evidence,
-                });
-            }
-        }
-        if let Some((_, reason)) = overlay {
-            return Ok(PatchVerdict::Overlay { reason });
-        }
-        if solved {
-            for report in reports
-                .iter_mut()
-                .filter(|report| !report.verdict.is_automatic())
-            {
-                report.verdict = HookVerdict::Merged;
-                report.note = format!("solved by hand: {}", report.note);
-            }
-        }
-        Ok(PatchVerdict::Hooks {
-            worst: reports
-                .iter()
-                .map(|report| report.verdict)
-                .max()
-                .unwrap_or(HookVerdict::Clean),
-        })
-    }
-
-    /// The file as the patch found it on the old base.
-    fn before(&self, at: usize, path: &RelPath) -> Vec<u8> {
-        self.images
-            .at(path, at)
-            .map(|image| image.content.clone())
-            .unwrap_or_default()
-    }
-
     /// Applies the patch to the old side, so that the next one finds there what it stood on.
     fn pass(&mut self, patch: &Patch) -> Result<()> {
         for diff in &patch.hooks {
@@ -455,78 +331,4 @@ impl Porter<'_> {
         }
         Ok(())
     }
-
-    /// Each touched file of the new base, with all that could be placed.
-    fn contents(&self, files: &BTreeMap<RelPath, FileDone>) -> Result<BTreeMap<RelPath, Vec<u8>>> {
-        let mut contents = BTreeMap::new();
-        for (path, edits) in placed_edits(files) {
-            if let Some(source) = self.ground.source(&path)? {
-                contents.insert(path, with_edits(&source.content, &edits)?);
-            }
-        }
-        Ok(contents)
-    }
-
-    /// The same with markers where something could not be placed.
-    fn marked(
-        &self,
-        (at, id): (usize, &str),
-        files: &BTreeMap<RelPath, FileDone>,
-        mut contents: BTreeMap<RelPath, Vec<u8>>,
-    ) -> Result<BTreeMap<RelPath, Vec<u8>>> {
-        let names = conflict::Names {
-            ours: &self.ground.pristine.base.id,
-            ancestor: &self.old.base.id,
-            theirs: id,
-        };
-        for (path, file) in files {
-            if file.unplaced.is_empty() {
-                continue;
-            }
-            let Some(now) = self.ground.source(path)? else {
-                continue;
-            };
-            // Both sides with what was placed, so that only the rest stands against each other.
-            let before = self.before(at, path);
-            let ours = contents.get(path).unwrap_or(&now.content).clone();
-            let all: Vec<Edit> = self.placed_before(at, path, file)?;
-            let ancestor = with_edits(&before, &all)?;
-            let mut both = all;
-            both.extend(file.unplaced.iter().cloned());
-            let theirs = with_edits(&before, &both)?;
-            let text = conflict::text(&ancestor, &ours, &theirs, &names)?;
-            contents.insert(path.clone(), text);
-        }
-        Ok(contents)
-    }
-
-    /// The edits of this file that were placed, as they were on the old base.
-    fn placed_before(&self, at: usize, path: &RelPath, file: &FileDone) -> Result<Vec<Edit>> {
-        let after = self
-            .images
-            .at(path, at + 1)
-            .map(|image| image.content.clone())
-            .unwrap_or_default();
-        let all = crate::diff::between(path, &self.before(at, path), &after);
-        Ok(all
-            .iter()
-            .flat_map(edits_of)
-            .filter(|edit| {
-                !file
-                    .unplaced
-                    .iter()
-                    .any(|other| (other.from, &other.text) == (edit.from, &edit.text))
-            })
-            .collect())
-    }
-}
-
-/// What could be placed, by file.
-fn placed_edits(files: &BTreeMap<RelPath, FileDone>) -> BTreeMap<RelPath, Vec<Edit>> {
-    let mut edits: BTreeMap<RelPath, Vec<Edit>> = BTreeMap::new();
-    for placed in files.values().flat_map(|file| &file.placed) {
-        let list = edits.entry(placed.file.clone()).or_default();
-        list.push(placed.edit.clone());
-    }
-    edits
 }
