@@ -82,16 +82,30 @@ impl Found {
 
     /// Over all parts; nothing at all is inconclusive.
     pub fn verdict(&self) -> Verdict {
-        if self.skipped.is_some() {
+        // All fields are named: a new kind of part that nobody judges here is a compile error.
+        let Found {
+            cells,
+            drafted_against_plain: _,
+            perf,
+            acceptance,
+            checks,
+            logits,
+            probes: _,
+            counters,
+            retrieval,
+            skipped,
+            notes: _,
+        } = self;
+        if skipped.is_some() {
             return Verdict::Skipped;
         }
-        let mut all: Vec<Verdict> = self.cells.iter().map(|cell| cell.verdict).collect();
-        all.extend(self.acceptance.iter().map(|share| share.verdict));
-        all.extend(self.checks.iter().map(|check| check.verdict));
-        all.extend(self.logits.iter().map(|record| record.verdict));
-        all.extend(self.counters.iter().filter_map(|counter| counter.verdict));
-        all.extend(self.retrieval.iter().map(|record| record.verdict));
-        if let Some(perf) = &self.perf {
+        let mut all: Vec<Verdict> = cells.iter().map(|cell| cell.verdict).collect();
+        all.extend(acceptance.iter().map(|share| share.verdict));
+        all.extend(checks.iter().map(|check| check.verdict));
+        all.extend(logits.iter().map(|record| record.verdict));
+        all.extend(counters.iter().filter_map(|counter| counter.verdict));
+        all.extend(retrieval.iter().map(|record| record.verdict));
+        if let Some(perf) = perf {
             all.push(judge::verdict(&perf.metrics, &perf.counters));
         }
         Verdict::all(all)

@@ -93,33 +93,51 @@ fn why(record: &GateRecord) -> Option<String> {
 
 /// The reason of the first part of a record with that verdict.
 fn first(record: &GateRecord, verdict: Verdict) -> Option<String> {
-    let mut cells = record.cells.iter().filter(|cell| cell.verdict == verdict);
-    let cell = cells.find_map(|cell| {
-        let reason = cell.reason.as_ref()?;
-        Some(format!("{}: {reason}", crate::gate::table::place(cell)))
-    });
-    let mut metrics = record.perf.iter().flat_map(|perf| &perf.metrics);
-    let metric = metrics
-        .find_map(|metric| (metric.verdict == Some(verdict)).then(|| metric.reason.clone())?);
-    let mut shares = record.acceptance.iter();
-    let share = shares.find_map(|share| share.reason.clone());
-    cell.or(metric).or(share)
+    let mut all = parts(record).into_iter().chain(metrics(record));
+    all.find_map(|part| part.1.filter(|_| part.0 == verdict))
 }
 
-/// What all cells say, whatever is said of the run as a whole.
+/// What all parts say, whatever is said of the run as a whole.
 fn cells(record: &GateRecord) -> Verdict {
     if let Some(perf) = &record.perf {
         return perf::judge::verdict(&perf.metrics, &perf.counters);
     }
-    let shares = record.acceptance.iter().map(|share| share.verdict);
-    let checks = record.checks.iter().map(|check| check.verdict);
-    let logits = record.logits.iter().map(|logits| logits.verdict);
-    let counters = (record.counters.iter()).filter_map(|counter| counter.verdict);
-    let needles = record.retrieval.iter().map(|needle| needle.verdict);
-    let parts = (record.cells.iter().map(|cell| cell.verdict))
-        .chain(shares)
-        .chain(checks);
-    Verdict::all(parts.chain(logits).chain(counters).chain(needles))
+    Verdict::all(parts(record).into_iter().map(|part| part.0))
+}
+
+/// A verdict, and the reason for it.
+type Part = (Verdict, Option<String>);
+
+/// What was judged by itself, of every kind of gate but `perf`.
+fn parts(record: &GateRecord) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    let cells = record.cells.iter().map(|cell| {
+        let place = crate::gate::table::place(cell);
+        let reason = cell.reason.as_ref();
+        (
+            cell.verdict,
+            reason.map(|reason| format!("{place}: {reason}")),
+        )
+    });
+    parts.extend(cells);
+    parts.extend((record.acceptance.iter()).map(|share| (share.verdict, share.reason.clone())));
+    parts.extend(
+        (record.checks.iter()).map(|check| (check.verdict, named(&check.name, &check.reason))),
+    );
+    parts.extend((record.logits.iter()).map(|one| (one.verdict, named(&one.prompt, &one.reason))));
+    let counters = record.counters.iter();
+    parts.extend(counters.filter_map(|one| Some((one.verdict?, named(&one.name, &one.reason)))));
+    parts.extend((record.retrieval.iter()).map(|needle| (needle.verdict, needle.reason.clone())));
+    parts
+}
+
+fn metrics(record: &GateRecord) -> impl Iterator<Item = Part> {
+    let metrics = record.perf.iter().flat_map(|perf| &perf.metrics);
+    metrics.filter_map(|metric| Some((metric.verdict?, metric.reason.clone())))
+}
+
+fn named(name: &str, reason: &Option<String>) -> Option<String> {
+    reason.as_ref().map(|reason| format!("{name}: {reason}"))
 }
 
 fn by_metric(record: &GateRecord, metric: Metric) -> Verdict {

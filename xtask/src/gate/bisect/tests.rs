@@ -1,7 +1,7 @@
 use super::*;
 use crate::gate::Report;
 use crate::gate::testing::{record, tangle};
-use crate::model::{GateRecord, MetricRecord, PerfRecord};
+use crate::model::{CheckRecord, GateRecord, MetricRecord, PerfRecord};
 
 fn report(record: GateRecord) -> Report {
     Report {
@@ -29,6 +29,24 @@ fn a_verdict_is_taken_from_the_record() {
         reason.starts_with("prompt `b`, n_max 3, 1 slot: baseline"),
         "{reason}"
     );
+}
+
+#[test]
+fn the_reason_of_any_kind_of_part_is_told() {
+    let check = |name: &str, verdict, reason: &str| CheckRecord {
+        name: name.to_owned(),
+        verdict,
+        found: String::new(),
+        reason: Some(reason.to_owned()),
+    };
+    let mut bad = record(&|_, _, _| {});
+    bad.verdict = Verdict::Fail;
+    bad.checks = vec![
+        check("needs", Verdict::Inconclusive, "unknown"),
+        check("exports", Verdict::Fail, "one is gone"),
+    ];
+    let said = said(Ok(report(bad)), None).unwrap();
+    assert_eq!(said.reason.as_deref(), Some("exports: one is gone"));
 }
 
 #[test]
