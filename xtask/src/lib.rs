@@ -37,6 +37,8 @@
 //! | [`bench`](mod@bench) | our own speed beside that of other programs |
 //! | [`invariants`] | what must hold for any input of the readers, for fuzzing |
 //! | [`cli`] | the only part that knows of clap and terminals: one command, one file |
+//!
+//! `toy` is a checkout with a base of a few lines, for tests.
 
 pub mod authoring;
 pub mod bench;

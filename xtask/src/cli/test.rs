@@ -107,7 +107,11 @@ fn cargo(root: &Path, filter: Option<&str>) -> Command {
 
 fn is_file_of_tests(root: &Path, name: &str) -> bool {
     let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    plain && root.join("xtask/tests").join(format!("{name}.rs")).is_file()
+    plain
+        && root
+            .join("xtask/tests")
+            .join(format!("{name}.rs"))
+            .is_file()
 }
 
 /// Fails where no test is of that name: none that runs is none that passes.
@@ -117,10 +121,10 @@ fn is_any(ctx: &Ctx, filter: &str) -> Result<()> {
     ctx.cancel.check()?;
     passed(listed.status.success(), "the tests do not build")?;
     match tests_in(&String::from_utf8_lossy(&listed.stdout)) {
-        0 => Err(
-            Error::usage(format!("no test's name contains `{filter}`, and no file of tests is called so"))
-                .hint("cargo xtask test --quick, which runs all that need no build"),
-        ),
+        0 => Err(Error::usage(format!(
+            "no test's name contains `{filter}`, and no file of tests is called so"
+        ))
+        .hint("cargo xtask test --quick, which runs all that need no build")),
         _ => Ok(()),
     }
 }
@@ -169,7 +173,9 @@ mod tests {
     fn words(filter: Option<&str>) -> Vec<String> {
         let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
         let command = cargo(root, filter);
-        let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
+        let words = command
+            .get_args()
+            .map(|word| word.to_string_lossy().into_owned());
         words.collect()
     }
 
@@ -186,7 +192,13 @@ mod tests {
 
     #[test]
     fn tests_are_counted_in_a_list() {
-        assert_eq!(tests_in("0 tests, 0 benchmarks\n\n0 tests, 0 benchmarks\n"), 0);
-        assert_eq!(tests_in("a::b: test\nc: benchmark\nd: test\n\n2 tests, 1 benchmark\n"), 2);
+        assert_eq!(
+            tests_in("0 tests, 0 benchmarks\n\n0 tests, 0 benchmarks\n"),
+            0
+        );
+        assert_eq!(
+            tests_in("a::b: test\nc: benchmark\nd: test\n\n2 tests, 1 benchmark\n"),
+            2
+        );
     }
 }

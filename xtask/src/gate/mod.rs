@@ -8,6 +8,8 @@
 //! | `held` | does a file stay what it was? |
 //! | `switches` | does a side know the switches that it sets? |
 //! | `device` | what a side computes on: chosen, and proven |
+//! | `driver` | whether this machine runs the CUDA library of a side |
+//! | `variant` | what a profile leaves out of a gate, and the time that it gives |
 //! | `effect` | whether the switches of a side did anything |
 //! | `ending` | whether a candidate ends when it is asked to |
 //! | `sides` | the servers of a run: builds, programs, running servers |
@@ -35,7 +37,9 @@
 //! | `work` | what a kind of gate is given and gives back |
 //!
 //! A new kind of gate is a variant of [`definition::Plan`], a type for its definition, a module
-//! beside `chash` with a function `gate`, and a match arm in `compare`.
+//! beside `chash` with a function `gate`, a match arm in `compare`, and a field in [`work::Found`] and
+//! in [`GateRecord`]. The compiler names the other places but three: `definition::load_one` reads the kind,
+//! `table` shows its rows, and `bisect/said.rs` tells its reasons.
 
 pub mod acceptance;
 pub mod artifacts;

@@ -66,7 +66,7 @@ fn every_rule_finds_its_fault() {
                 "schema = 1\n[cmake]\nx = 1\n",
             )
         },
-        "PLACEHOLDER",
+        "registry/toolchains.toml:3: machines: registry/toolchains.toml:3:1: unknown field `x`, expected one of `minimum`, `names`, `wheel`",
     );
     check(
         &|toy| {
