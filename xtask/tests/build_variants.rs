@@ -203,6 +203,28 @@ fn an_option_that_no_build_file_reads_is_refused() {
 }
 
 #[test]
+fn what_is_for_all_processors_is_not_narrowed_by_the_users_flags() {
+    let toy = Toy::new();
+    with_lines(
+        &toy,
+        "option(GGML_CPU_ALL_VARIANTS \"\" OFF)\noption(GGML_BACKEND_DL \"\" OFF)",
+    );
+    let mut recipe = toy.recipe(Flavour::Vanilla);
+    recipe.variant.processors = llama_patchset::model::Processors::All;
+    let build = |with: With| build::build_with(&toy.ctx, &with, &recipe, false);
+    if cfg!(target_arch = "x86_64") {
+        refused(
+            build(With("CXXFLAGS", "-march=x86-64-v3")),
+            &[
+                "GGML_CPU_ALL_VARIANTS: asked for ON, 1 commands",
+                "have -march=x86-64-v3",
+            ],
+        );
+    }
+    build(With("CXXFLAGS", "-DX")).unwrap();
+}
+
+#[test]
 fn words_of_the_users_that_another_one_makes_void_are_refused() {
     let toy = Toy::new();
     let recipe = toy.recipe(Flavour::Vanilla);

@@ -131,6 +131,7 @@ pub fn of_build(request: &Request, variant: Variant, dir: &Path) -> Result<Vec<D
     let mut all = of_cache(&request.asked(), &cached);
     all.extend(unused(&log, &request.flags));
     all.extend(isa::native_and_named(&request.env, &cached));
+    all.extend(isa::unseen(&request.env, &cached));
     all.extend(isa::of_commands(&commands, &cached));
     all.extend(overridden(&request.env, &commands));
     all.extend(of_profile(variant, &commands));

@@ -54,6 +54,73 @@ const PROCESSORS: [(&str, &str, &[&str]); 14] = [
 /// `-march=native` and its like.
 const NATIVE: [&str; 3] = ["-march=native", "-mcpu=native", "-mtune=native"];
 
+/// What every processor of its kind has, so that naming it takes nothing away from any.
+const FIRST: [&str; 2] = ["-march=x86-64", "-march=armv8-a"];
+
+/// Beginnings of options that leave the instruction set alone, without `-m` and `no-`. All other
+/// options with `-m` count as choosing one: what a compiler of next year knows is not on any list.
+const HARMLESS: &[&str] = &[
+    "64",
+    "abi=",
+    "accumulate-outgoing-args",
+    "align-",
+    "branch-cost",
+    "branch-protection",
+    "branches-within",
+    "cet-switch",
+    "cmodel=",
+    "daz-ftz",
+    "default-build-attributes",
+    "direct-extern-access",
+    "fentry",
+    "fix-cortex-",
+    "fp16-format=",
+    "fpmath=",
+    "function-return=",
+    "harden-sls=",
+    "ieee-fp",
+    "implicit-float",
+    "indirect-branch",
+    "inline-",
+    "instrument-return",
+    "large-data-threshold=",
+    "little-endian",
+    "llvm",
+    "long-double-",
+    "lvi-",
+    "macos",
+    "manual-endbr",
+    "max-vectorize",
+    "maxrregcount",
+    "memcpy-strategy=",
+    "memset-strategy=",
+    "ms-bitfields",
+    "nop-mcount",
+    "omit-leaf-frame-pointer",
+    "outline-atomics",
+    "prefer-vector-width=",
+    "preferred-stack-boundary=",
+    "push-args",
+    "record-mcount",
+    "red-zone",
+    "relax",
+    "shstk",
+    "speculative-load-hardening",
+    "stack",
+    "tls-",
+    "tune=",
+];
+
+/// Options of nvcc behind which stand words for the compiler that it calls.
+const HANDS_ON: [&str; 2] = ["-Xcompiler", "--compiler-options"];
+
+/// Variables whose words no command shows; those of the last one each stand behind a sign.
+const UNSEEN: [&str; 3] = [
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+    "CCC_OVERRIDE_OPTIONS",
+];
+
 fn is_on(cached: &Cache, name: &str) -> bool {
     let value = cached.get(name).unwrap_or_default().to_ascii_uppercase();
     matches!(&*value, "ON" | "TRUE" | "YES" | "Y" | "1")
@@ -73,6 +140,39 @@ fn words_of(name: &str) -> Option<BTreeSet<&'static str>> {
     Some(words)
 }
 
+/// Whether a word chooses instruction sets, or denies them.
+fn chooses(word: &str) -> bool {
+    if matches!(word, "-target-feature" | "-target-cpu") {
+        return true;
+    }
+    let Some(name) = word.strip_prefix("-m") else {
+        return false;
+    };
+    let name = name.strip_prefix("no-").unwrap_or(name);
+    !FIRST.contains(&word) && !HARMLESS.iter().any(|known| name.starts_with(known))
+}
+
+/// The words of a command that choose instruction sets, also where nvcc hands them on. Those that
+/// take this machine's are told of by themselves.
+fn chosen(words: &[String]) -> BTreeSet<&str> {
+    let mut all: Vec<&str> = Vec::new();
+    let mut is_handed_on = false;
+    for word in words {
+        let list = HANDS_ON
+            .iter()
+            .find_map(|option| word.strip_prefix(option)?.strip_prefix('='));
+        match list {
+            Some(list) => all.extend(list.split(',')),
+            None if is_handed_on => all.extend(word.split(',')),
+            None => all.push(word),
+        }
+        is_handed_on = HANDS_ON.contains(&word.as_str());
+    }
+    let all = all.into_iter();
+    all.filter(|word| chooses(word) && !NATIVE.contains(word))
+        .collect()
+}
+
 /// Instruction sets that are named, where `GGML_NATIVE` takes what this machine has.
 pub fn native_and_named(env: &BTreeMap<String, String>, cached: &Cache) -> Vec<Drift> {
     if !is_on(cached, "GGML_NATIVE") {
@@ -88,37 +188,80 @@ pub fn native_and_named(env: &BTreeMap<String, String>, cached: &Cache) -> Vec<D
         .collect();
     for var in ["CFLAGS", "CXXFLAGS", "CPPFLAGS"] {
         let words = commands::split(env.get(var).map_or("", String::as_str));
-        let sets = words.into_iter().filter(|word| is_set(word));
+        // Of those with a value the last counts, which is looked at elsewhere.
+        let sets = chosen(&words).into_iter();
+        let sets = sets.filter(|word| !word.starts_with("-march=") && !word.starts_with("-mcpu="));
         all.extend(sets.map(|word| Drift::new(var, word, found, hint)));
     }
     all
 }
 
-/// Whether a word names an instruction set.
-fn is_set(word: &str) -> bool {
-    SETS.iter().any(|(_, words)| words.contains(&word))
+/// Instruction sets in variables that no command shows, in a build that is for all processors.
+pub fn unseen(env: &BTreeMap<String, String>, cached: &Cache) -> Vec<Drift> {
+    let mut all = Vec::new();
+    if !is_on(cached, EACH) {
+        return all;
+    }
+    for var in UNSEEN {
+        let words = commands::split(env.get(var).map_or("", String::as_str));
+        let words: Vec<String> = words
+            .iter()
+            .map(|word| word.trim_start_matches(['+', '^', '#']).to_owned())
+            .collect();
+        let native = words.iter().map(String::as_str);
+        let native = native.filter(|word| NATIVE.contains(word));
+        for word in chosen(&words).into_iter().chain(native) {
+            all.push(Drift::new(
+                EACH,
+                "ON",
+                format!("{var} has {word}"),
+                format!("take {word} out of {var}: it reaches what runs on all processors"),
+            ));
+        }
+    }
+    all
 }
+
+/// The option that compiles the CPU backend for each sort of processor; all else in such a build
+/// runs on each.
+const EACH: &str = "GGML_CPU_ALL_VARIANTS";
 
 /// Commands that are told of other instruction sets than the options and names promise.
 pub fn of_commands(commands: &Commands, cached: &Cache) -> Vec<Drift> {
     let native = is_on(cached, "GGML_NATIVE");
+    let each = is_on(cached, EACH);
     let mut all = Vec::new();
     let mut portable: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut narrowed: BTreeMap<&str, usize> = BTreeMap::new();
     let (mut kernels, mut with_native) = (0, 0);
     for ((file, object), words) in commands {
         let told = words.iter().find(|word| NATIVE.contains(&word.as_str()));
         if let Some(word) = told.filter(|_| !native) {
             *portable.entry(word.as_str()).or_default() += 1;
         }
-        let Some(target) = cpu_target(object) else {
-            continue;
-        };
-        kernels += 1;
-        with_native += usize::from(told.is_some());
-        if let Some(variant) = target {
+        let target = cpu_target(object);
+        if let Some(Some(variant)) = target {
             all.extend(of_variant(variant, file, words));
+        } else if each {
+            for word in chosen(words) {
+                *narrowed.entry(word).or_default() += 1;
+            }
+        }
+        if target.is_some() {
+            kernels += 1;
+            with_native += usize::from(told.is_some());
         }
     }
+    all.extend(narrowed.into_iter().map(|(word, count)| {
+        Drift::new(
+            EACH,
+            "ON",
+            format!("{count} commands of what runs on all processors have {word}"),
+            format!(
+                "take {word} out of CFLAGS and CXXFLAGS, or out of the build file that adds it"
+            ),
+        )
+    }));
     all.extend(portable.into_iter().map(|(word, count)| {
         Drift::new(
             "GGML_NATIVE",
@@ -158,8 +301,7 @@ fn cpu_target(object: &str) -> Option<Option<&str>> {
 
 fn of_variant(variant: &str, file: &str, words: &[String]) -> Option<Drift> {
     let promised = words_of(variant)?;
-    let words: BTreeSet<&str> = words.iter().map(String::as_str).collect();
-    let found: BTreeSet<&str> = words.iter().copied().filter(|word| is_set(word)).collect();
+    let found = chosen(words);
     let more: Vec<&str> = found.difference(&promised).copied().collect();
     let less: Vec<&str> = promised.difference(&found).copied().collect();
     let what = match (more.is_empty(), less.is_empty()) {

@@ -79,11 +79,12 @@ fn a_tree_is_asked_only_for_what_it_reads() {
 #[test]
 fn named_instruction_sets_beside_native_are_told() {
     let cached = cache("GGML_NATIVE:BOOL=ON\nGGML_AVX512:BOOL=ON\nGGML_AVX2:BOOL=OFF\n");
-    let env = map(&[("CXXFLAGS", "-g -mavx2")]);
+    let env = map(&[("CXXFLAGS", "-g -mavx2"), ("CFLAGS", "-mno-fma4 -march=x")]);
     let found = told(&isa::native_and_named(&env, &cached));
-    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(found.len(), 3, "{found:?}");
     assert!(found[0].starts_with("GGML_AVX512: asked for ON, GGML_NATIVE=ON"));
-    assert!(found[1].starts_with("CXXFLAGS: asked for -mavx2, "));
+    assert!(found[1].starts_with("CFLAGS: asked for -mno-fma4, "));
+    assert!(found[2].starts_with("CXXFLAGS: asked for -mavx2, "));
     let portable = cache("GGML_NATIVE:BOOL=OFF\nGGML_AVX512:BOOL=ON\n");
     assert_eq!(isa::native_and_named(&env, &portable), []);
 }
@@ -101,9 +102,16 @@ fn a_variant_is_compiled_as_its_name_says() {
         ("ggml-cpu-haswell", haswell),
         ("ggml-cpu-armv9.2_1", "cc -O3 -mavx2"),
         ("ggml-base", "cc -mavx2"),
+        // What leaves the instruction set alone, or names what all have.
+        (
+            "ggml-cpu-x64",
+            "cc -m64 -mtune=generic -mno-omit-leaf-frame-pointer -march=x86-64",
+        ),
     ] {
         assert_eq!(check(target, words), [""; 0], "{target}");
     }
+    let less = format!("{haswell} -mno-avx2");
+    let named = format!("cc -march=haswell {haswell}");
     for (target, words, part) in [
         ("ggml-cpu-x64", "cc -mavx512f", "compiled with -mavx512f"),
         (
@@ -113,6 +121,35 @@ fn a_variant_is_compiled_as_its_name_says() {
         ),
         ("ggml-cpu-haswell", "cc -mavx2", "without -mavx -mbmi2"),
         ("ggml-cpu-sandybridge", haswell, "with -mavx2 -mbmi2"),
+        (
+            "ggml-cpu-x64",
+            "cc -march=x86-64-v3",
+            "compiled with -march=x86-64-v3",
+        ),
+        (
+            "ggml-cpu-x64-feats",
+            "cc -mcpu=haswell",
+            "compiled with -mcpu=haswell",
+        ),
+        ("ggml-cpu-haswell", &named, "compiled with -march=haswell"),
+        ("ggml-cpu-haswell", &less, "compiled with -mno-avx2"),
+        ("ggml-cpu-x64", "cc -mbmi", "compiled with -mbmi"),
+        ("ggml-cpu-x64", "cc -mssse3", "compiled with -mssse3"),
+        (
+            "ggml-cpu-x64",
+            "cc -mavx512fp16",
+            "compiled with -mavx512fp16",
+        ),
+        (
+            "ggml-cpu-x64",
+            "cc -mnext-year",
+            "compiled with -mnext-year",
+        ),
+        (
+            "ggml-cpu-x64",
+            "clang -Xclang -target-feature -Xclang +avx2",
+            "compiled with -target-feature",
+        ),
         (
             "ggml-cpu",
             "cc -march=native",
@@ -124,6 +161,44 @@ fn a_variant_is_compiled_as_its_name_says() {
         assert_eq!(found.len(), 1, "{target}: {found:?}");
         assert!(found[0].contains(part), "{part}: {found:?}");
     }
+}
+
+#[test]
+fn what_runs_on_all_processors_is_compiled_for_all() {
+    let cached = cache("GGML_NATIVE:BOOL=OFF\nGGML_CPU_ALL_VARIANTS:BOOL=ON\n");
+    let check =
+        |target: &str, words: &str| told(&isa::of_commands(&compiled(&[(target, words)]), &cached));
+    assert_eq!(check("ggml-base", "cc -O3 -m64"), [""; 0]);
+    assert_eq!(check("llama", "nvcc -Xcompiler=-fPIC,-m64"), [""; 0]);
+    for (target, words, part) in [
+        ("ggml-base", "cc -march=x86-64-v3", "have -march=x86-64-v3"),
+        ("llama-server", "cc -mavx2", "have -mavx2"),
+        ("ggml-cuda", "nvcc -Xcompiler=-fPIC,-mavx2", "have -mavx2"),
+        (
+            "ggml-cuda",
+            "nvcc --compiler-options -fPIC,-march=znver4",
+            "have -march=znver4",
+        ),
+    ] {
+        let found = check(target, words);
+        assert_eq!(found.len(), 1, "{words}: {found:?}");
+        assert!(found[0].starts_with("GGML_CPU_ALL_VARIANTS: asked for ON, 1 commands"));
+        assert!(found[0].contains(part), "{part}: {found:?}");
+    }
+    // Variables that no command shows.
+    let env = map(&[
+        ("NVCC_APPEND_FLAGS", "-O3 -Xcompiler -march=haswell"),
+        ("CCC_OVERRIDE_OPTIONS", "# +-mavx2 ^-march=native"),
+    ]);
+    assert_eq!(
+        told(&isa::unseen(&env, &cached)),
+        [
+            "GGML_CPU_ALL_VARIANTS: asked for ON, NVCC_APPEND_FLAGS has -march=haswell",
+            "GGML_CPU_ALL_VARIANTS: asked for ON, CCC_OVERRIDE_OPTIONS has -mavx2",
+            "GGML_CPU_ALL_VARIANTS: asked for ON, CCC_OVERRIDE_OPTIONS has -march=native",
+        ]
+    );
+    assert_eq!(isa::unseen(&env, &cache("GGML_NATIVE:BOOL=ON\n")), []);
 }
 
 #[test]
