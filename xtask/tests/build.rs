@@ -256,6 +256,28 @@ fn a_failing_compile_shows_the_error_and_leaves_no_manifest() {
     assert!(error.to_string().contains("no_such_command"), "{error}");
 }
 
+#[test]
+fn what_is_put_there_after_a_failed_build_is_not_taken_for_built() {
+    let (toy, other) = (Toy::new(), Toy::new());
+    let first = toy.build(Flavour::Vanilla).unwrap();
+    let part = fs::read_to_string(other.source.join("part.c")).unwrap();
+    other.write("part.c", &part.replace("__FILE__", "\"foreign\""));
+    let foreign = other.build(Flavour::Vanilla).unwrap().dir.join(LIB);
+    let main = fs::read_to_string(toy.source.join("main.cpp")).unwrap();
+    toy.write("main.cpp", "int main() { return no_such_name; }\n");
+    toy.build(Flavour::Vanilla).unwrap_err();
+    // It is newer than its object, so that Ninja leaves it.
+    fs::copy(&foreign, first.dir.join(LIB)).unwrap();
+    toy.write("main.cpp", &main);
+    let again = toy.build(Flavour::Vanilla).unwrap();
+    assert_eq!(again.manifest.artifacts, first.manifest.artifacts);
+    // Likewise where nothing but the manifest is gone.
+    fs::remove_file(toy.manifest_file(Flavour::Vanilla)).unwrap();
+    fs::copy(&foreign, first.dir.join(LIB)).unwrap();
+    let again = toy.build(Flavour::Vanilla).unwrap();
+    assert_eq!(again.manifest.artifacts, first.manifest.artifacts);
+}
+
 /// This machine with other compilers, or without some programs.
 enum With {
     Compilers(&'static str),

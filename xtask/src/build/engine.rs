@@ -1,6 +1,7 @@
 //! One build from beginning to end.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -95,7 +96,10 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
             }
             configure::scratch(&dir)?;
         }
-        Need::Nothing | Need::Configure => repair(ctx, old, &dir)?,
+        Need::Nothing | Need::Configure => match old {
+            Some(old) => repair(ctx, old, &dir)?,
+            None => clear(&dir)?,
+        },
     }
     if need != Need::Nothing {
         request.run(ctx, &dir, recipe)?;
@@ -176,8 +180,7 @@ fn need(request: &Request, sources: &Sources, dir: &Path) -> Need {
 }
 
 /// Removes artifacts that are not what was recorded, so that Ninja makes them again.
-fn repair(ctx: &Ctx, old: Option<BuildManifest>, dir: &Path) -> Result<()> {
-    let Some(manifest) = old else { return Ok(()) };
+fn repair(ctx: &Ctx, manifest: BuildManifest, dir: &Path) -> Result<()> {
     let build = Build {
         dir: dir.to_path_buf(),
         manifest,
@@ -200,6 +203,29 @@ fn repair(ctx: &Ctx, old: Option<BuildManifest>, dir: &Path) -> Result<()> {
                 ));
                 remove(&file)?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// Removes programs and libraries of which no manifest says what they are, so that Ninja links them
+/// again. A build that fails or is killed leaves them so; what is put into their place meanwhile is newer
+/// than what it should be made of, and would be taken for built. What Ninja did not make it makes
+/// anyhow, or does not know: those are dealt with at the end.
+fn clear(dir: &Path) -> Result<()> {
+    let out = dir.join("out");
+    let log = match fs_err::read(out.join(".ninja_log")) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        log => log?,
+    };
+    // Begin, end and time stamp stand before it, a hash behind it.
+    let log = String::from_utf8_lossy(&log);
+    let made = log.lines().filter_map(|line| line.split('\t').nth(3));
+    let made: BTreeSet<PathBuf> = made.map(|path| out.join(path)).collect();
+    for program in manifest::programs(dir)? {
+        let file = dir.join(program);
+        if made.contains(&file) {
+            remove(&file)?;
         }
     }
     Ok(())
