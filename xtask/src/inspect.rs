@@ -133,6 +133,7 @@ mod tests {
             ninja: String::new(),
             launcher: None,
             backend_tools: Default::default(),
+            surroundings: Default::default(),
             artifacts: Vec::new(),
         };
         let of = |content| Provenance::of(&manifest, "true", content);

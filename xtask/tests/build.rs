@@ -12,7 +12,7 @@ use llama_patchset::Kind;
 use llama_patchset::build::lookup::{Lookup, Machine};
 use llama_patchset::build::{self, Build, Difference, provenance, stamp};
 use llama_patchset::inspect::inspect;
-use llama_patchset::model::{Digest, Flavour};
+use llama_patchset::model::{self, Digest, Flavour};
 use toy::Toy;
 
 const LIB: &str = "out/bin/libpart.so.1.2.3";
@@ -163,6 +163,8 @@ fn every_built_file_says_what_it_is_of_and_what_was_edited_is_refused() {
         assert_eq!(found.provenance.patchset, build.manifest.patchset);
         assert_eq!(found.provenance.source, build.manifest.source);
         assert_eq!(found.provenance.flags, build.manifest.flags);
+        assert!(found.provenance.surroundings.processor.is_some());
+        assert_eq!(found.provenance.surroundings, build.manifest.surroundings);
         assert!(found.manifest.is_some());
     }
     // Through the command: sound, edited, without its stamp, without its file.
@@ -276,6 +278,49 @@ fn what_is_put_there_after_a_failed_build_is_not_taken_for_built() {
     fs::copy(&foreign, first.dir.join(LIB)).unwrap();
     let again = toy.build(Flavour::Vanilla).unwrap();
     assert_eq!(again.manifest.artifacts, first.manifest.artifacts);
+}
+
+/// Makes of a build what it was before anybody wrote down its surroundings.
+fn forget_surroundings(build: &Build) {
+    let mut manifest = build.manifest.clone();
+    manifest.surroundings = Default::default();
+    for artifact in &mut manifest.artifacts {
+        let file = build.dir.join(&artifact.path);
+        let bytes = fs::read(&file).unwrap();
+        let provenance::Stamp::Sound(mut of) = provenance::examine(&bytes) else {
+            panic!("not stamped");
+        };
+        of.surroundings = Default::default();
+        let bytes = provenance::stamped(&provenance::plain(&bytes), |_| *of).unwrap();
+        artifact.sha256 = Digest::of(&bytes);
+        artifact.size = bytes.len() as u64;
+        stamp::replace(&file, &bytes).unwrap();
+    }
+    model::write_json(&build.dir.join("build.json"), &manifest).unwrap();
+    for artifact in &mut manifest.artifacts {
+        artifact.path = artifact.path.replace("out/bin/", "");
+    }
+    let beside = build.dir.join("out/bin").join(build::BESIDE);
+    model::write_json(&beside, &manifest).unwrap();
+    let text = fs::read_to_string(beside).unwrap();
+    assert!(!text.contains("surroundings"), "{text}");
+}
+
+#[test]
+fn a_build_of_before_surroundings_were_written_down_is_stamped_anew_and_no_more() {
+    let toy = Toy::new();
+    let first = toy.build(Flavour::Patched).unwrap();
+    forget_surroundings(&first);
+    let found = Build::find(&toy.ctx, "toy", Flavour::Patched, "cpu").unwrap();
+    let old = found.unwrap();
+    assert_eq!(build::check(&old).unwrap(), []);
+    assert!(old.manifest.surroundings.is_empty());
+    toy.record.take();
+    let before = stamps(&old);
+    let again = toy.build(Flavour::Patched).unwrap();
+    assert_eq!(toy.record.take(), [""; 0], "only the stamps are new");
+    assert_eq!(again.manifest, first.manifest);
+    assert_eq!(stamps(&again), before);
 }
 
 /// This machine with other compilers, or without some programs.

@@ -221,7 +221,9 @@ fn what_is_for_all_processors_is_not_narrowed_by_the_users_flags() {
             ],
         );
     }
-    build(With("CXXFLAGS", "-DX")).unwrap();
+    let built = build(With("CXXFLAGS", "-DX")).unwrap();
+    // It is for no processor of its own.
+    assert_eq!(built.manifest.surroundings.processor, None);
 }
 
 #[test]

@@ -55,6 +55,7 @@ fn library(dir: &Path, section: Option<&[u8]>, stamp: &str) -> PathBuf {
         flags: [("CMAKE_CUDA_ARCHITECTURES".to_owned(), stamp.to_owned())].into(),
         compilers: Default::default(),
         backend_tools: Default::default(),
+        surroundings: Default::default(),
     };
     let bytes = provenance::stamped(&std::fs::read(with).unwrap(), stamp).unwrap();
     let file = dir.join("libggml-cuda.so");

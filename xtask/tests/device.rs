@@ -167,6 +167,7 @@ fn stamped() -> Vec<u8> {
         flags: Default::default(),
         compilers: Default::default(),
         backend_tools: Default::default(),
+        surroundings: Default::default(),
     };
     provenance::stamped(&std::fs::read("/bin/true").unwrap(), stamp).unwrap()
 }

@@ -12,9 +12,9 @@ use crate::build::drift::Vocabulary;
 use crate::build::ext::{self, Ext};
 use crate::build::lookup::Lookup;
 use crate::build::options::{self, compiler_list, path_text};
-use crate::build::shaders;
-use crate::build::tools::{CompilerCommand, Toolset};
+use crate::build::tools::Toolset;
 use crate::build::vulkan::VulkanKit;
+use crate::build::{processor, shaders};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{Digest, Flavour};
@@ -144,7 +144,7 @@ impl Request {
         Ok(Request {
             schema: 1,
             tools: tools.clone(),
-            host: host(lookup, &tools.cc),
+            host: processor::here(lookup, &tools.cc.path),
             env: env.collect(),
             flags,
             paths,
@@ -340,23 +340,6 @@ fn failure(output: &str, flavour: Flavour) -> Error {
     )
 }
 
-/// What `cc` makes of `-march=native`: the processor as far as generated code depends on it.
-/// Where it cannot tell, a fixed value.
-fn host(lookup: &dyn Lookup, cc: &CompilerCommand) -> Digest {
-    let args = ["-march=native", "-###", "-E", "-x", "c", "/dev/null"];
-    let text = lookup.output(&cc.path, &args).unwrap_or_default();
-    // The line that names the flags; others hold paths.
-    let line = text
-        .lines()
-        .find(|line| {
-            line.contains("-march=") && line.contains("-quiet") || line.contains("-target-cpu")
-        })
-        .unwrap_or_default();
-    // clang tells the current folder, too.
-    let words = line.split_whitespace().filter(|word| !word.contains('/'));
-    Digest::of_parts(words.map(str::as_bytes))
-}
-
 /// Removes all that was built in `dir`.
 pub fn scratch(dir: &Path) -> Result<()> {
     for path in [dir.join("out"), dir.join(FILE)] {
@@ -376,27 +359,23 @@ pub fn scratch(dir: &Path) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::build::lookup::fake::Fake;
-    use crate::build::testing::toy_ctx;
+    use crate::build::testing::{Toy, toy_ctx};
     use crate::build::tools;
 
-    fn request(machine: &Fake) -> (crate::build::testing::Toy, Recipe, Request) {
+    /// What is asked for `recipe` on a made-up machine.
+    pub fn request_for(toy: &Toy, machine: &Fake, recipe: &Recipe) -> Request {
+        let tools = tools::resolve(&toy.ctx, machine).unwrap();
+        let known = (&Vocabulary::default(), Digest::of(b""));
+        Request::new(&toy.ctx, machine, recipe, &tools, None, None, known).unwrap()
+    }
+
+    fn request(machine: &Fake) -> (Toy, Recipe, Request) {
         let toy = toy_ctx();
         let recipe = toy.recipe(Flavour::Patched);
-        let tools = tools::resolve(&toy.ctx, machine).unwrap();
-        let paths = Digest::of(b"");
-        let request = Request::new(
-            &toy.ctx,
-            machine,
-            &recipe,
-            &tools,
-            None,
-            None,
-            (&Vocabulary::default(), paths),
-        )
-        .unwrap();
+        let request = request_for(&toy, machine, &recipe);
         (toy, recipe, request)
     }
 
@@ -405,18 +384,7 @@ mod tests {
         let machine = Fake::complete();
         let (toy, _, patched) = request(&machine);
         let recipe = toy.recipe(Flavour::Vanilla);
-        let tools = tools::resolve(&toy.ctx, &machine).unwrap();
-        let paths = Digest::of(b"");
-        let vanilla = Request::new(
-            &toy.ctx,
-            &machine,
-            &recipe,
-            &tools,
-            None,
-            None,
-            (&Vocabulary::default(), paths),
-        )
-        .unwrap();
+        let vanilla = request_for(&toy, &machine, &recipe);
         let text = |request: &Request, dir: PathBuf| {
             let json = serde_json::to_string(request).unwrap();
             json.replace(dir.to_str().unwrap(), "<build>")

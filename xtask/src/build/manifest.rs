@@ -14,7 +14,7 @@ use crate::build::vulkan::VulkanKit;
 use crate::build::{Build, Recipe, cache, drift, options, provenance, stamp};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
-use crate::model::{Artifact, BuildManifest, Digest, Provenance};
+use crate::model::{Artifact, BuildManifest, Digest, Provenance, Surroundings};
 use crate::process;
 
 /// Name of the manifest inside the build folder.
@@ -77,7 +77,7 @@ impl std::fmt::Display for Difference {
 /// An option that two builds do not share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FlagDifference {
-    /// Option, or `compiler C`, `cmake`, `ninja`, `launcher`, `backend`, `base`.
+    /// Option, or `compiler C`, `cmake`, `ninja`, `launcher`, `backend`, `base`, `processor`.
     pub name: String,
     /// Value in the first build.
     pub first: Option<String>,
@@ -188,6 +188,7 @@ pub fn compare_flags(first: &BuildManifest, second: &BuildManifest) -> Vec<FlagD
             }
         }
         facts.extend(manifest.backend_tools.clone());
+        facts.extend(manifest.surroundings.facts());
         facts
     };
     let (first, second) = (facts(first), facts(second));
@@ -284,8 +285,10 @@ pub fn collect(
             .map(VulkanKit::versions)
             .or_else(|| request.cuda.as_ref().map(CudaKit::versions))
             .unwrap_or_default(),
+        surroundings: Surroundings::default(),
         artifacts: Vec::new(),
     };
+    manifest.surroundings.processor = manifest.is_native().then_some(request.host);
     manifest.artifacts = files
         .into_par_iter()
         .map(|path| stamp_one(dir, path, &manifest))
@@ -406,13 +409,14 @@ fn is_program(file: &Path) -> Result<bool> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::model::{Compiler, Flavour};
     use std::collections::BTreeMap;
     use std::fs;
 
-    fn build(dir: &Path) -> Build {
+    /// A build of two files that begin as programs do.
+    pub fn build(dir: &Path) -> Build {
         let bin = dir.join("out/bin");
         fs::create_dir_all(&bin).unwrap();
         let mut artifacts = Vec::new();
@@ -449,6 +453,7 @@ mod tests {
                 ninja: "1.11.1".to_owned(),
                 launcher: None,
                 backend_tools: BTreeMap::new(),
+                surroundings: Surroundings::default(),
                 artifacts,
             },
         };
@@ -553,6 +558,7 @@ mod tests {
             .insert("GGML_NATIVE".to_owned(), "OFF".to_owned());
         second.flags.insert("GGML_LTO".to_owned(), "ON".to_owned());
         second.launcher = Some("ccache".to_owned());
+        second.surroundings.processor = Some(Digest::of(b"another"));
         if let Some(compiler) = second.compilers.get_mut("CXX") {
             compiler.version = "13.1.0".to_owned();
         }
@@ -567,6 +573,7 @@ mod tests {
                 "GGML_NATIVE: ON and OFF",
                 "compiler CXX: GNU 12.2.0 /usr/bin/c++ and GNU 13.1.0 /usr/bin/c++",
                 "launcher: not set and ccache",
+                &format!("processor: not set and {}", Digest::of(b"another").short()),
             ]
         );
     }

@@ -35,6 +35,7 @@ mod manifest;
 mod ninja;
 mod options;
 pub mod packages;
+pub mod processor;
 pub mod provenance;
 pub mod provision;
 mod shaders;

@@ -69,6 +69,10 @@ fn show(found: &Inspection) -> String {
     if !provenance.backend_tools.is_empty() {
         rows.push(("besides", pairs(&provenance.backend_tools)));
     }
+    let facts = provenance.surroundings.facts();
+    if !facts.is_empty() {
+        rows.push(("made on", pairs(&facts)));
+    }
     rows.push(("needs", found.needed.join(" ")));
     rows.push(("exports", format!("{} symbols", found.exports)));
     if let Some(images) = &found.cuda {

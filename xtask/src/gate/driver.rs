@@ -91,6 +91,7 @@ mod tests {
             flags: Default::default(),
             compilers: Default::default(),
             backend_tools: [(TOOLKIT.to_owned(), toolkit.to_owned())].into(),
+            surroundings: Default::default(),
         };
         let bytes = provenance::stamped(&plain, stamp).unwrap();
         let file = dir.join("libggml-cuda.so.0.1");

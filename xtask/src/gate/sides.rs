@@ -523,6 +523,7 @@ mod tests {
             ninja: String::new(),
             launcher: None,
             backend_tools: BTreeMap::new(),
+            surroundings: Default::default(),
             artifacts: Vec::new(),
         };
         let stale = |tree, set| stale(&manifest(tree, set), &base, &series);

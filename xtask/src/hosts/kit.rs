@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::build::lookup::Machine;
 use crate::build::{self, Build};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
@@ -177,11 +178,13 @@ impl Kit {
         Ok(dir)
     }
 
-    /// Adds a build, which must be what its manifest says.
+    /// Adds a build, which must be what its manifest says, and not for the processor of another
+    /// machine than this: what a host must have is read from this one.
     pub fn add_build(&mut self, ctx: &Ctx, build: &Build) -> Result<()> {
         ctx.cancel.check()?;
         let manifest = &build.manifest;
         let name = format!("{}-{}", manifest.flavour, manifest.backend);
+        build::processor::check(&Machine, build)?;
         let to = self
             .root()
             .join("target/llama")
@@ -220,10 +223,7 @@ impl Kit {
             let digest = self.look(&to.join(probe::BROUGHT))?;
             (self.brought).add_probe(manifest.flavour, &manifest.backend, digest);
         }
-        self.is_native |= manifest
-            .flags
-            .get("GGML_NATIVE")
-            .is_none_or(|value| value != "OFF");
+        self.is_native |= manifest.is_native();
         self.backends.insert(manifest.backend.clone());
         Ok(())
     }
@@ -346,6 +346,8 @@ fn strip(ctx: &Ctx, from: &Path, to: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::lookup::Lookup;
+    use crate::model::{BuildManifest, Compiler};
     use crate::toy::{Toy, put};
 
     #[test]
@@ -376,6 +378,55 @@ mod tests {
         assert!(with.glibc.is_some() && with.features.is_empty());
         drop(kit);
         assert!(!root.exists());
+    }
+
+    #[test]
+    fn a_build_for_another_processor_is_not_brought() {
+        let toy = Toy::with_two_patches();
+        let base = toy.pristine.base.clone();
+        let mut kit = Kit::new(&toy.ctx, &base, &toy.load()).unwrap();
+        let machine: &dyn Lookup = &Machine;
+        let cc = machine.find("cc").unwrap();
+        let compiler = Compiler {
+            id: "GNU".to_owned(),
+            version: "1".to_owned(),
+            path: cc.display().to_string(),
+        };
+        let dir = toy.root().join("built");
+        std::fs::create_dir_all(dir.join("out/bin")).unwrap();
+        let mut build = Build {
+            dir,
+            manifest: BuildManifest {
+                schema: 1,
+                base: base.id.clone(),
+                tree: base.tree,
+                flavour: Flavour::Vanilla,
+                backend: "vulkan".to_owned(),
+                variant: Default::default(),
+                patchset: None,
+                source: base.tree,
+                flags: [("GGML_NATIVE".to_owned(), "ON".to_owned())].into(),
+                compilers: [("C".to_owned(), compiler)].into(),
+                cmake: String::new(),
+                ninja: String::new(),
+                launcher: None,
+                backend_tools: BTreeMap::new(),
+                surroundings: Default::default(),
+                artifacts: Vec::new(),
+            },
+        };
+        let processor = |build: &mut Build, digest| {
+            build.manifest.surroundings.processor = Some(digest);
+        };
+        processor(&mut build, Digest::of(b"another"));
+        let error = kit.add_build(&toy.ctx, &build).unwrap_err();
+        assert_eq!(error.kind(), crate::Kind::Finding);
+        assert!(error.to_string().contains("not the one of this"), "{error}");
+        let place = kit.root().join("target/llama");
+        assert!(!place.exists(), "nothing of it is brought");
+        processor(&mut build, build::processor::here(machine, &cc));
+        kit.add_build(&toy.ctx, &build).unwrap();
+        assert!(kit.is_native && place.exists());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Digest, Variant};
+use crate::model::{Digest, Surroundings, Variant};
 
 /// Which tree a build is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
@@ -65,6 +65,9 @@ pub struct BuildManifest {
     /// `cuda`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub backend_tools: BTreeMap<String, String>,
+    /// What of the machine that built went into it; absent where nobody looked.
+    #[serde(default, skip_serializing_if = "Surroundings::is_empty")]
+    pub surroundings: Surroundings,
     /// Everything that was built and is used: programs and libraries.
     pub artifacts: Vec<Artifact>,
 }
@@ -111,6 +114,12 @@ impl BuildManifest {
     pub fn name(&self) -> String {
         let suffix = self.variant.suffix();
         format!("{} {}-{}{suffix}", self.base, self.flavour, self.backend)
+    }
+
+    /// Whether it is for the processor that it was made on.
+    pub fn is_native(&self) -> bool {
+        let native = self.flags.get("GGML_NATIVE");
+        native.is_none_or(|value| value != "OFF")
     }
 }
 

@@ -28,6 +28,7 @@ mod retired;
 mod run_record;
 mod series;
 mod state;
+mod surroundings;
 mod toolchain;
 mod upstreams;
 mod variant;
@@ -72,6 +73,7 @@ pub use retired::{Retired, RetiredPatch};
 pub use run_record::{HostStamp, RunRecord, RunStamp, SkippedGate};
 pub use series::SeriesFile;
 pub use state::{TrackedFile, TreeState};
+pub use surroundings::Surroundings;
 pub use toolchain::{
     Compilers, DebianPackage, Launcher, Tool, Toolchains, Version, VulkanTools, Wheel,
 };

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{BuildManifest, Compiler, Digest, Flavour, PatchSetStamp, Variant};
+use crate::model::{
+    BuildManifest, Compiler, Digest, Flavour, PatchSetStamp, Surroundings, Variant,
+};
 
 /// The stamp inside a program or library. It holds nothing that differs between two checkouts, so
 /// that the same inputs give the same bytes, stamp and all.
@@ -40,6 +42,9 @@ pub struct Provenance {
     /// Versions of what the backend needs besides.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub backend_tools: BTreeMap<String, String>,
+    /// What of the machine that built went into it; absent where nobody looked.
+    #[serde(default, skip_serializing_if = "Surroundings::is_empty")]
+    pub surroundings: Surroundings,
 }
 
 impl Provenance {
@@ -63,6 +68,7 @@ impl Provenance {
                 .map(|(language, one)| (language.clone(), compiler(one)))
                 .collect(),
             backend_tools: manifest.backend_tools.clone(),
+            surroundings: manifest.surroundings.clone(),
         }
     }
 

@@ -30,6 +30,7 @@ fn build(toy: &Toy) -> Build {
             ninja: "1.11.1".to_owned(),
             launcher: None,
             backend_tools: BTreeMap::new(),
+            surroundings: Default::default(),
             artifacts: vec![Artifact {
                 path: "out/bin/llama-server".to_owned(),
                 size: 1,

@@ -123,6 +123,7 @@ fn every_finished_build_of_the_base_is_hashed_whatever_its_backend() {
             ninja: String::new(),
             launcher: None,
             backend_tools: Default::default(),
+            surroundings: Default::default(),
             artifacts: vec![Artifact {
                 path: "out/bin/server".to_owned(),
                 size: 4,

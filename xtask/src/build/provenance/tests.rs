@@ -30,6 +30,7 @@ fn provenance(content: Digest) -> Provenance {
         flags: Default::default(),
         compilers: Default::default(),
         backend_tools: Default::default(),
+        surroundings: Default::default(),
     }
 }
 

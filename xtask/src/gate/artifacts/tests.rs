@@ -237,6 +237,7 @@ fn build(
             ninja: String::new(),
             launcher: None,
             backend_tools: Default::default(),
+            surroundings: Default::default(),
             artifacts: vec![Artifact {
                 path: "out/bin/libllama.so".to_owned(),
                 size: content.len() as u64,

@@ -316,6 +316,7 @@ fn the_machine_is_told_by_what_changes_roundings() {
         ninja: String::new(),
         launcher: None,
         backend_tools: BTreeMap::new(),
+        surroundings: Default::default(),
         artifacts: Vec::new(),
     };
     let info = "model name\t: X\nflags\t\t: fpu vme smep avx2 fma avx512f rdtscp avx512_vnni\n";

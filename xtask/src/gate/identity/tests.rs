@@ -33,6 +33,7 @@ fn build(dir: &Path, flavour: Flavour, text: &str) -> Build {
             ninja: String::new(),
             launcher: None,
             backend_tools: BTreeMap::new(),
+            surroundings: Default::default(),
             artifacts,
         },
     }

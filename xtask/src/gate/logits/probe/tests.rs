@@ -44,6 +44,7 @@ fn build(dir: &Path) -> Build {
             ninja: String::new(),
             launcher: None,
             backend_tools: BTreeMap::new(),
+            surroundings: Default::default(),
             artifacts: names.map(artifact).to_vec(),
         },
     }

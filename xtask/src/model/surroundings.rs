@@ -1,0 +1,33 @@
+//! What of the machine that builds goes into a build besides its tools.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::Digest;
+
+/// Facts by which two builds with the same options and tools differ all the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Surroundings {
+    /// What the compiler makes of `-march=native`; absent where a build is not for the processor
+    /// that it was made on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processor: Option<Digest>,
+}
+
+impl Surroundings {
+    /// Whether it says nothing, as what was built before anybody looked does.
+    pub fn is_empty(&self) -> bool {
+        *self == Surroundings::default()
+    }
+
+    /// What it says, by name, for people to read.
+    pub fn facts(&self) -> BTreeMap<String, String> {
+        let mut facts = BTreeMap::new();
+        if let Some(processor) = &self.processor {
+            facts.insert("processor".to_owned(), processor.short());
+        }
+        facts
+    }
+}
