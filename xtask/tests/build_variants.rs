@@ -227,6 +227,24 @@ fn what_is_for_all_processors_is_not_narrowed_by_the_users_flags() {
 }
 
 #[test]
+fn variables_that_steer_compilers_are_part_of_a_build() {
+    let toy = Toy::new();
+    let patched = toy.build(Flavour::Patched).unwrap().manifest;
+    let recipe = toy.recipe(Flavour::Vanilla);
+    for name in ["CPATH", "GCC_EXEC_PREFIX"] {
+        let with = With(name, "/nonexistent");
+        let vanilla = build::build_with(&toy.ctx, &with, &recipe, false).unwrap();
+        let told: Vec<String> = build::compare_flags(&vanilla.manifest, &patched)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(told, [format!("variable {name}: /nonexistent and not set")]);
+        let found = inspect(&vanilla.program("demo")).unwrap().provenance;
+        assert_eq!(found.surroundings.variables[name], "/nonexistent");
+    }
+}
+
+#[test]
 fn words_of_the_users_that_another_one_makes_void_are_refused() {
     let toy = Toy::new();
     let recipe = toy.recipe(Flavour::Vanilla);

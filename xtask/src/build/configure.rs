@@ -7,6 +7,7 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::build::Recipe;
+use crate::build::cache::normalise;
 use crate::build::cuda::CudaKit;
 use crate::build::drift::Vocabulary;
 use crate::build::ext::{self, Ext};
@@ -22,7 +23,7 @@ use crate::process;
 
 /// Variables by which a user steers compilers and CMake. They are left as they are, but another
 /// value means another build.
-const STEERING: [&str; 14] = [
+const STEERING: [&str; 20] = [
     "CFLAGS",
     "CPPFLAGS",
     "CXXFLAGS",
@@ -32,11 +33,30 @@ const STEERING: [&str; 14] = [
     "CPLUS_INCLUDE_PATH",
     "LIBRARY_PATH",
     "COMPILER_PATH",
+    "GCC_EXEC_PREFIX",
+    "CCC_OVERRIDE_OPTIONS",
+    "ASMFLAGS",
+    "LD_RUN_PATH",
     "SDKROOT",
     "MACOSX_DEPLOYMENT_TARGET",
     "CMAKE_PREFIX_PATH",
+    "CMAKE_INCLUDE_PATH",
+    "CMAKE_LIBRARY_PATH",
     "CMAKE_TOOLCHAIN_FILE",
     "SOURCE_DATE_EPOCH",
+];
+
+/// Those of them that decide what an object is and that no command shows: not every compiler cache
+/// knows of them.
+const UNSEEN: [&str; 8] = [
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "COMPILER_PATH",
+    "GCC_EXEC_PREFIX",
+    "CCC_OVERRIDE_OPTIONS",
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
 ];
 
 /// Everything that decides what CMake does; kept as `<build>/configure.json`.
@@ -162,6 +182,24 @@ impl Request {
         asked
     }
 
+    /// The variables that steer compilers, free of paths of this checkout.
+    pub fn variables(&self, places: &[(String, &str)]) -> BTreeMap<String, String> {
+        let env = self.env.iter();
+        env.map(|(name, value)| (name.clone(), normalise(value, places)))
+            .collect()
+    }
+
+    /// What decides an object and is in no command: the processor, since `-march=native` stands
+    /// for it, and variables. Compiler caches make it a part of their keys.
+    fn unseen(&self) -> String {
+        let mut text = format!("{}\n", self.host);
+        let env = self.env.iter();
+        for (name, value) in env.filter(|(name, _)| UNSEEN.contains(&name.as_str())) {
+            text.push_str(&format!("{name}={value}\n"));
+        }
+        text
+    }
+
     /// What has to be done in `dir`, given what was asked there before.
     pub fn need(&self, dir: &Path) -> Need {
         let out = dir.join("out");
@@ -269,8 +307,7 @@ impl Request {
             return Err(error).context(|| format!("clearing {}", out.display()));
         }
         crate::model::write_json(&dir.join(FILE), self)?;
-        let host = format!("{}\n", self.host);
-        crate::model::write_atomic(&dir.join(HOST_FILE), host.as_bytes())?;
+        crate::model::write_atomic(&dir.join(HOST_FILE), self.unseen().as_bytes())?;
         let mut command = process::tied(&self.tools.cmake.path, process::Signal::Term);
         command.arg("-S").arg(dir.join("src")).arg("-B").arg(&out);
         command.args(["-G", "Ninja", "-Wno-dev"]);
@@ -401,6 +438,22 @@ pub(super) mod tests {
         assert!(request.flags["CMAKE_C_FLAGS"].ends_with(" -DUSER"));
         assert!(!request.flags["CMAKE_CXX_FLAGS"].contains("-DUSER"));
         assert_eq!(request.env["CFLAGS"], "-DUSER");
+    }
+
+    #[test]
+    fn variables_that_no_command_shows_are_recorded_and_part_of_cache_keys() {
+        let (_toy, _, plain) = request(&Fake::complete());
+        assert_eq!(plain.unseen(), format!("{}\n", plain.host));
+        for name in ["CPATH", "GCC_EXEC_PREFIX", "CCC_OVERRIDE_OPTIONS"] {
+            let (_toy, _, other) = request(&Fake::complete().set(name, "/checkout/x"));
+            let places = [("/checkout".to_owned(), "<checkout>")];
+            assert_eq!(other.variables(&places)[name], "<checkout>/x");
+            assert_eq!(other.flags, plain.flags, "no command shows {name}");
+            assert_ne!(other.unseen(), plain.unseen(), "{name}");
+        }
+        // Those that are in commands split no cache.
+        let (_toy, _, other) = request(&Fake::complete().set("CFLAGS", "-DUSER"));
+        assert_eq!(other.unseen(), plain.unseen());
     }
 
     #[test]

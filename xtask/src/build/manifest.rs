@@ -77,7 +77,8 @@ impl std::fmt::Display for Difference {
 /// An option that two builds do not share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FlagDifference {
-    /// Option, or `compiler C`, `cmake`, `ninja`, `launcher`, `backend`, `base`, `processor`.
+    /// Option, or `compiler C`, `cmake`, `ninja`, `launcher`, `backend`, `base`, `processor`,
+    /// `variable CPATH`.
     pub name: String,
     /// Value in the first build.
     pub first: Option<String>,
@@ -285,7 +286,10 @@ pub fn collect(
             .map(VulkanKit::versions)
             .or_else(|| request.cuda.as_ref().map(CudaKit::versions))
             .unwrap_or_default(),
-        surroundings: Surroundings::default(),
+        surroundings: Surroundings {
+            processor: None,
+            variables: request.variables(&options::places(ctx, dir)),
+        },
         artifacts: Vec::new(),
     };
     manifest.surroundings.processor = manifest.is_native().then_some(request.host);
@@ -559,6 +563,8 @@ pub(super) mod tests {
         second.flags.insert("GGML_LTO".to_owned(), "ON".to_owned());
         second.launcher = Some("ccache".to_owned());
         second.surroundings.processor = Some(Digest::of(b"another"));
+        let variables = &mut second.surroundings.variables;
+        variables.insert("NVCC_APPEND_FLAGS".to_owned(), "-use_fast_math".to_owned());
         if let Some(compiler) = second.compilers.get_mut("CXX") {
             compiler.version = "13.1.0".to_owned();
         }
@@ -574,6 +580,7 @@ pub(super) mod tests {
                 "compiler CXX: GNU 12.2.0 /usr/bin/c++ and GNU 13.1.0 /usr/bin/c++",
                 "launcher: not set and ccache",
                 &format!("processor: not set and {}", Digest::of(b"another").short()),
+                "variable NVCC_APPEND_FLAGS: not set and -use_fast_math",
             ]
         );
     }

@@ -14,6 +14,10 @@ pub struct Surroundings {
     /// that it was made on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processor: Option<Digest>,
+    /// Variables that steer compilers and CMake, where set. Paths of the checkout are replaced as
+    /// they are in options.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub variables: BTreeMap<String, String>,
 }
 
 impl Surroundings {
@@ -24,7 +28,10 @@ impl Surroundings {
 
     /// What it says, by name, for people to read.
     pub fn facts(&self) -> BTreeMap<String, String> {
-        let mut facts = BTreeMap::new();
+        let variables = self.variables.iter();
+        let mut facts: BTreeMap<String, String> = variables
+            .map(|(name, value)| (format!("variable {name}"), value.clone()))
+            .collect();
         if let Some(processor) = &self.processor {
             facts.insert("processor".to_owned(), processor.short());
         }
