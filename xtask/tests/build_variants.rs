@@ -180,10 +180,20 @@ fn flags_that_do_not_hold_are_refused_and_leave_no_manifest() {
         ),
     ] {
         let toy = Toy::new();
+        let sound = fs::read_to_string(toy.source.join("CMakeLists.txt")).unwrap();
         with_lines(&toy, lines);
-        refused(built(&toy, variant), parts);
+        let kind = format!("cpu{}", variant.suffix());
+        let dir = toy.ctx.project.build_dir("toy", Flavour::Vanilla, &kind);
+        // Again: what was refused is not taken for configured.
+        for _ in 0..2 {
+            refused(built(&toy, variant), parts);
+            assert!(!dir.join("build.log").exists(), "{lines}: it compiled");
+        }
         let found = Build::find_variant(&toy.ctx, "toy", Flavour::Vanilla, "cpu", variant);
         assert!(found.unwrap().is_none(), "{lines}");
+        // Nor is what is mended refused for what it was.
+        toy.write("CMakeLists.txt", &sound);
+        built(&toy, variant).unwrap();
     }
 }
 

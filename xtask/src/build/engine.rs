@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::build::configure::{self, Need, Request};
 use crate::build::cuda::{self, CudaKit};
-use crate::build::drift::Vocabulary;
+use crate::build::drift::{self, Vocabulary};
 use crate::build::launcher::{self, Watch};
 use crate::build::lookup::Lookup;
 use crate::build::manifest::{self, Difference};
@@ -102,7 +102,7 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
         },
     }
     if need != Need::Nothing {
-        request.run(ctx, &dir, recipe)?;
+        configure(ctx, recipe, &request, &dir)?;
     }
     crate::model::write_atomic(&dir.join(SEEN), sources.manifest.text().as_bytes())?;
     if kit.is_some() {
@@ -177,6 +177,18 @@ fn need(request: &Request, sources: &Sources, dir: &Path) -> Need {
             more.len()
         )),
     }
+}
+
+/// Calls CMake, and refuses flags that do not hold before anything is compiled: a build may take an hour. They
+/// are looked at once more at the end, since Ninja calls CMake by itself where a build file changed.
+pub(super) fn configure(ctx: &Ctx, recipe: &Recipe, request: &Request, dir: &Path) -> Result<()> {
+    request.run(ctx, dir, recipe)?;
+    let drifts = drift::of_build(request, recipe.variant, dir)?;
+    if !drifts.is_empty() {
+        // What was refused is no configuration: the next build must not take it for one.
+        remove(&dir.join("out/build.ninja"))?;
+    }
+    drift::refuse(&drifts)
 }
 
 /// Removes artifacts that are not what was recorded, so that Ninja makes them again.

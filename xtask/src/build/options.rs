@@ -81,6 +81,15 @@ pub fn of(backend_name: &str, variant: Variant) -> Result<BTreeMap<String, Strin
     for (name, value) in FLAGS.iter().chain(backend(backend_name)?) {
         set(name, value);
     }
+    if backend_name == CUDA
+        && let Some(name) = variant.profile.sanitizer()
+    {
+        return Err(Error::usage(format!(
+            "the profile {} is not for CUDA: nvcc does not take -fsanitize={name}",
+            variant.profile
+        ))
+        .hint("leave out --profile, or build for another backend: --backend cpu"));
+    }
     match variant.profile {
         Profile::Release => {}
         Profile::Debug => set("CMAKE_BUILD_TYPE", "Debug"),
@@ -198,6 +207,13 @@ mod tests {
         assert_eq!(of("cpu", variant).unwrap_err().kind(), crate::Kind::Usage);
         variant.processors = Processors::Native;
         assert_eq!(differs(variant), ["BUILD_SHARED_LIBS=OFF"]);
+        // Its commands would lack the words, which is found at the end of an hour.
+        for profile in Profile::ALL {
+            let known = of(CUDA, Variant::of(profile)).map_err(|error| error.kind());
+            let is_refused = profile.sanitizer().is_some();
+            assert_eq!(known.is_err(), is_refused, "{profile}");
+            assert!(!is_refused || known == Err(crate::Kind::Usage));
+        }
     }
 
     #[test]

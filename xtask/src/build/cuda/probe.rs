@@ -89,10 +89,10 @@ pub fn run(
     kit.ask(&mut request, lookup, &archs, &dir)?;
     match request.need(&dir) {
         Need::Nothing => {}
-        Need::Configure => request.run(ctx, &dir, &recipe)?,
+        Need::Configure => engine::configure(ctx, &recipe, &request, &dir)?,
         Need::Scratch(_) => {
             configure::scratch(&dir)?;
-            request.run(ctx, &dir, &recipe)?;
+            engine::configure(ctx, &recipe, &request, &dir)?;
         }
     }
 
