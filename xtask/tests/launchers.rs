@@ -240,6 +240,18 @@ fn sccache_serves_the_folder_that_it_compiled_for() {
     fs::remove_dir_all(setup.path("one/target")).unwrap();
     let warm = setup.stats("one", "sccache", &env);
     assert_eq!((&warm["hits"], &warm["misses"]), (&FILES.into(), &0.into()));
+    // What no command shows is part of its keys as well: another processor's objects are not served,
+    // nor those that another variable made.
+    for (name, value) in [
+        ("SCCACHE_C_CUSTOM_CACHE_BUSTER", "another"),
+        ("CPATH", "/nonexistent"),
+    ] {
+        fs::remove_dir_all(setup.path("one/target")).unwrap();
+        let other = [&env[..], &[(name, value)]].concat();
+        let other = setup.stats("one", "sccache", &other);
+        let counts = (&other["hits"], &other["misses"]);
+        assert_eq!(counts, (&0.into(), &FILES.into()), "{name}");
+    }
     let stopped = Command::new(sccache)
         .arg("--stop-server")
         .envs(env)

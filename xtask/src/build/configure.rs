@@ -258,7 +258,11 @@ impl Request {
             // The backend builds a program of its own with a CMake of its own, which is told nothing.
             self.nested_env(command);
         }
+        // sccache has words for keys of compilers for C, and takes `-march=native` for the same everywhere.
+        let mut words = vec![Digest::of(self.unseen().as_bytes()).to_string()];
+        words.extend(std::env::var(SCCACHE_WORDS).ok());
         command
+            .env(SCCACHE_WORDS, words.join(" "))
             .env("CCACHE_BASEDIR", dir)
             .env("CCACHE_NOHASHDIR", "1")
             // Nothing that changes an object may be left out of its key, whatever the user's settings say.
@@ -337,6 +341,8 @@ impl Request {
 pub(super) const FILE: &str = "configure.json";
 /// Name of the file whose content is part of every compiler cache key.
 const HOST_FILE: &str = "host.txt";
+/// The variable of sccache's that is part of its keys for C and C++.
+const SCCACHE_WORDS: &str = "SCCACHE_C_CUSTOM_CACHE_BUSTER";
 /// CMake's output.
 const LOG: &str = "configure.log";
 
@@ -451,6 +457,17 @@ pub(super) mod tests {
             assert_eq!(other.flags, plain.flags, "no command shows {name}");
             assert_ne!(other.unseen(), plain.unseen(), "{name}");
         }
+        let told = |request: &Request| {
+            let mut command = Command::new("ninja");
+            request.apply_env(Path::new("/nonexistent"), &mut command);
+            let mut all = command.get_envs();
+            let found = all.find(|(name, _)| *name == SCCACHE_WORDS);
+            found.unwrap().1.unwrap().to_owned()
+        };
+        let mut moved = plain.clone();
+        assert_eq!(told(&moved), told(&plain));
+        moved.host = Digest::of(b"another processor");
+        assert_ne!(told(&moved), told(&plain));
         // Those that are in commands split no cache.
         let (_toy, _, other) = request(&Fake::complete().set("CFLAGS", "-DUSER"));
         assert_eq!(other.unseen(), plain.unseen());
