@@ -315,12 +315,22 @@ fn a_build_of_before_surroundings_were_written_down_is_stamped_anew_and_no_more(
     let old = found.unwrap();
     assert_eq!(build::check(&old).unwrap(), []);
     assert!(old.manifest.surroundings.is_empty());
+    // Nor were files of compilers.
+    let asked = first.dir.join("configure.json");
+    let text = fs::read_to_string(&asked).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for compiler in ["cc", "cxx"] {
+        let fields = json["tools"][compiler].as_object_mut().unwrap();
+        assert!(fields.remove("files").is_some());
+    }
+    fs::write(&asked, json.to_string()).unwrap();
     toy.record.take();
     let before = stamps(&old);
     let again = toy.build(Flavour::Patched).unwrap();
     assert_eq!(toy.record.take(), [""; 0], "only the stamps are new");
     assert_eq!(again.manifest, first.manifest);
     assert_eq!(stamps(&again), before);
+    assert_eq!(fs::read_to_string(&asked).unwrap(), text);
 }
 
 /// This machine with other compilers, or without some programs.

@@ -206,14 +206,20 @@ impl Request {
         if !out.exists() {
             return Need::Configure;
         }
-        let old: Request = match crate::model::read_json(&dir.join(FILE)) {
+        let mut old: Request = match crate::model::read_json(&dir.join(FILE)) {
             Ok(old) => old,
             Err(_) => return Need::Scratch("its last configuration is not known".to_owned()),
         };
         // Ninja knows commands, not what stands behind the names in them.
         for (what, same) in [
-            ("the C compiler", old.tools.cc == self.tools.cc),
-            ("the C++ compiler", old.tools.cxx == self.tools.cxx),
+            (
+                "the C compiler",
+                !self.tools.cc.is_another_than(&old.tools.cc),
+            ),
+            (
+                "the C++ compiler",
+                !self.tools.cxx.is_another_than(&old.tools.cxx),
+            ),
             ("what Vulkan is built with", old.vulkan == self.vulkan),
             ("the CUDA toolkit", old.cuda == self.cuda),
             ("the processor", old.host == self.host),
@@ -223,6 +229,9 @@ impl Request {
                 return Need::Scratch(format!("{what} is another than before"));
             }
         }
+        // They are those that were used, and which files they are need not be known.
+        old.tools.cc = self.tools.cc.clone();
+        old.tools.cxx = self.tools.cxx.clone();
         let whole = ["build.ninja", "CMakeCache.txt"]
             .iter()
             .all(|name| out.join(name).is_file());
@@ -230,6 +239,16 @@ impl Request {
             Need::Nothing
         } else {
             Need::Configure
+        }
+    }
+
+    /// Writes down what nobody had looked at when CMake was called, and what makes no other build.
+    pub fn note(&self, dir: &Path) -> Result<()> {
+        let file = dir.join(FILE);
+        let new = crate::model::json_bytes(self)?;
+        match std::fs::read(&file) {
+            Ok(old) if old == new => Ok(()),
+            _ => crate::model::write_atomic(&file, &new),
         }
     }
 
@@ -492,6 +511,15 @@ pub(super) mod tests {
         let mut other = request.clone();
         other.tools.cxx.version_text.push_str(" security update");
         assert!(matches!(other.need(&dir), Need::Scratch(why) if why.contains("C++")));
+        // Files of a compiler are not known of a folder of before; then they are.
+        let mut other = request.clone();
+        other.tools.cc.files = vec!["1 bytes of 7".to_owned()];
+        assert_eq!(other.need(&dir), Need::Nothing);
+        other.note(&dir).unwrap();
+        assert_eq!(other.need(&dir), Need::Nothing);
+        other.tools.cc.files = vec!["1 bytes of 8".to_owned()];
+        assert!(matches!(other.need(&dir), Need::Scratch(why) if why.contains("C compiler")));
+        request.note(&dir).unwrap();
         let mut other = request.clone();
         other.host = Digest::of(b"another");
         assert!(matches!(other.need(&dir), Need::Scratch(why) if why.contains("processor")));

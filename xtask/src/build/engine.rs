@@ -101,8 +101,9 @@ pub fn run(ctx: &Ctx, lookup: &dyn Lookup, recipe: &Recipe, force: bool) -> Resu
             None => clear(&dir)?,
         },
     }
-    if need != Need::Nothing {
-        configure(ctx, recipe, &request, &dir)?;
+    match &need {
+        Need::Nothing => request.note(&dir)?,
+        _ => configure(ctx, recipe, &request, &dir)?,
     }
     crate::model::write_atomic(&dir.join(SEEN), sources.manifest.text().as_bytes())?;
     if kit.is_some() {

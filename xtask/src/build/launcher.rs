@@ -67,6 +67,10 @@ impl Lookup for Chosen<'_> {
         self.machine.text(path)
     }
 
+    fn mark(&self, path: &Path) -> Option<String> {
+        self.machine.mark(path)
+    }
+
     fn is_file(&self, path: &Path) -> bool {
         self.machine.is_file(path)
     }

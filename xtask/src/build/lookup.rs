@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::model::Version;
 use crate::process::Group;
@@ -29,6 +29,13 @@ pub trait Lookup {
     /// The text of a file; nothing where it cannot be read.
     fn text(&self, path: &Path) -> Option<String> {
         std::fs::read_to_string(path).ok()
+    }
+
+    /// Size and time stamp of the file behind `path`, as text; nothing where there is none.
+    fn mark(&self, path: &Path) -> Option<String> {
+        let meta = std::fs::metadata(path).ok()?;
+        let since = meta.modified().ok()?.duration_since(SystemTime::UNIX_EPOCH);
+        Some(format!("{} bytes of {}", meta.len(), since.ok()?.as_secs()))
     }
 
     /// Whether `path` is a file.
@@ -235,6 +242,10 @@ pub mod fake {
         }
 
         fn text(&self, path: &Path) -> Option<String> {
+            self.files.get(path).cloned()
+        }
+
+        fn mark(&self, path: &Path) -> Option<String> {
             self.files.get(path).cloned()
         }
 

@@ -45,6 +45,21 @@ pub struct CompilerCommand {
     pub args: Vec<String>,
     /// All of `--version`: a compiler that was replaced in place is another compiler.
     pub version_text: String,
+    /// Sizes and time stamps of the program and of what it calls to compile: a compiler that was
+    /// replaced in place may say the same. Empty where nobody looked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+}
+
+impl CompilerCommand {
+    /// Whether it is another compiler than `old`, of which files need not be known.
+    pub fn is_another_than(&self, old: &CompilerCommand) -> bool {
+        let mut old = old.clone();
+        if old.files.is_empty() {
+            old.files.clone_from(&self.files);
+        }
+        *self != old
+    }
 }
 
 impl Program {
@@ -219,9 +234,19 @@ fn compiler(
             install_command(lookup, &[Package::Compilers])
         )));
     }
+    // gcc is a small program that calls this one; clang names none, or itself.
+    let inner = match language {
+        "C" => "-print-prog-name=cc1",
+        _ => "-print-prog-name=cc1plus",
+    };
+    let inner = lookup.output(&path, &[inner]).unwrap_or_default();
+    let inner = Some(PathBuf::from(inner.trim())).filter(|inner| inner.is_absolute());
+    let files = [Some(path.clone()), inner].into_iter().flatten();
+    let files = files.filter_map(|file| lookup.mark(&file)).collect();
     Ok(CompilerCommand {
         path,
         args,
+        files,
         version_text: text.trim().to_owned(),
     })
 }
@@ -290,6 +315,65 @@ pub mod tests {
         assert_eq!(cc.path, Path::new("/usr/bin/cc"));
         assert_eq!(cc.args, ["-m64"]);
         assert!(cxx.args.is_empty());
+    }
+
+    #[test]
+    fn a_compiler_that_was_replaced_and_says_the_same_is_another_one() {
+        let wanted = committed();
+        let at = |mark: &str| {
+            let machine = Fake::complete().file("/usr/bin/cc", mark);
+            compilers(&machine, &wanted).unwrap().0
+        };
+        let (old, new) = (at("1 bytes of 7"), at("1 bytes of 8"));
+        assert_eq!(old.version_text, new.version_text);
+        assert!(new.is_another_than(&old));
+        assert!(!old.is_another_than(&at("1 bytes of 7")));
+        // One of which only the version was written down.
+        let mut older = old.clone();
+        older.files.clear();
+        assert!(!new.is_another_than(&older));
+        older.version_text.push('x');
+        assert!(new.is_another_than(&older));
+    }
+
+    /// A machine whose compilers call a program of their own.
+    struct Calls(Fake);
+
+    impl Lookup for Calls {
+        fn find(&self, name: &str) -> Option<PathBuf> {
+            self.0.find(name)
+        }
+        fn output(&self, program: &Path, args: &[&str]) -> Option<String> {
+            match args {
+                ["-print-prog-name=cc1plus"] => Some("/usr/lib/cc1plus\n".to_owned()),
+                _ => self.0.output(program, args),
+            }
+        }
+        fn var(&self, name: &str) -> Option<String> {
+            self.0.var(name)
+        }
+        fn free_space(&self, path: &Path) -> Option<u64> {
+            self.0.free_space(path)
+        }
+        fn writable(&self, path: &Path) -> bool {
+            self.0.writable(path)
+        }
+        fn mark(&self, path: &Path) -> Option<String> {
+            self.0.mark(path)
+        }
+    }
+
+    #[test]
+    fn what_a_compiler_calls_is_looked_at_too() {
+        let wanted = committed();
+        let at = |mark: &str| {
+            let machine = Fake::complete()
+                .file("/usr/bin/c++", "the same")
+                .file("/usr/lib/cc1plus", mark);
+            compilers(&Calls(machine), &wanted).unwrap().1
+        };
+        assert_eq!(at("one").files, ["the same", "one"]);
+        assert!(at("one").is_another_than(&at("two")));
     }
 
     #[test]
