@@ -11,10 +11,10 @@ use crate::build::configure::Request;
 use crate::build::cuda::CudaKit;
 use crate::build::source::Sources;
 use crate::build::vulkan::VulkanKit;
-use crate::build::{Build, Recipe, cache, drift, options, provenance, stamp};
+use crate::build::{Build, Recipe, cache, drift, ext, options, provenance, stamp};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
-use crate::model::{Artifact, BuildManifest, Digest, Provenance, Surroundings};
+use crate::model::{Artifact, BuildManifest, Digest, Provenance, RUSTC, Surroundings};
 use crate::process;
 
 /// Name of the manifest inside the build folder.
@@ -190,6 +190,8 @@ pub fn compare_flags(first: &BuildManifest, second: &BuildManifest) -> Vec<FlagD
         }
         facts.extend(manifest.backend_tools.clone());
         facts.extend(manifest.surroundings.facts());
+        // The Rust library is the patches' own, too.
+        facts.remove(RUSTC);
         facts
     };
     let (first, second) = (facts(first), facts(second));
@@ -288,6 +290,10 @@ pub fn collect(
             .unwrap_or_default(),
         surroundings: Surroundings {
             processor: None,
+            rustc: match request.flags.contains_key(ext::LIB_FLAG) {
+                true => ext::rustc_of(dir)?,
+                false => None,
+            },
             variables: request.variables(&options::places(ctx, dir)),
         },
         artifacts: Vec::new(),
@@ -556,6 +562,7 @@ pub(super) mod tests {
         second
             .flags
             .insert("OPENCOTI_EXT_LIB".to_owned(), "x".to_owned());
+        second.surroundings.rustc = Some("1.90.0 (x)".to_owned());
         assert_eq!(compare_flags(&first, &second), []);
         second
             .flags

@@ -54,6 +54,7 @@ use crate::model::{Base, BuildManifest, Digest, Flavour, PatchSetStamp, Variant}
 use lookup::Lookup;
 
 pub use commands::{ChangedCommand, CommandDifferences, compare_commands};
+pub use ext::rustc;
 pub use inputs::inputs;
 pub use manifest::{BESIDE, Difference, FlagDifference, check, check_artifacts, compare_flags};
 pub use options::{backend, compile_flags};

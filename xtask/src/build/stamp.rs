@@ -58,7 +58,7 @@ pub fn replace(file: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Offset of the text of the only field in `bytes`.
 fn field(bytes: &[u8], file: &Path) -> Result<Option<usize>> {
-    let Some(at) = find(bytes, 0) else {
+    let Some(at) = find(bytes, MAGIC, 0) else {
         return Ok(None);
     };
     let broken = |what: &str| {
@@ -66,7 +66,7 @@ fn field(bytes: &[u8], file: &Path) -> Result<Option<usize>> {
             .hint("only one file of the overlay may spell the magic, and only in the field itself")
     };
     let start = at + MAGIC.len();
-    if find(bytes, start).is_some() {
+    if find(bytes, MAGIC, start).is_some() {
         return Err(broken("the stamp field occurs more than once"));
     }
     if bytes.len() < start + TEXT {
@@ -93,17 +93,17 @@ fn text(bytes: &[u8], at: usize, file: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&field[..end]).into_owned())
 }
 
-/// The first occurrence of the magic at or after `from`. Horspool's search, since a library has
-/// millions of bytes and this runs unoptimised under `cargo xtask`.
-fn find(bytes: &[u8], from: usize) -> Option<usize> {
-    let last = MAGIC.len() - 1;
-    let mut skip = [MAGIC.len(); 256];
-    for (at, byte) in MAGIC[..last].iter().enumerate() {
+/// The first occurrence of `wanted`, which is not empty, at or after `from`. Horspool's search, since
+/// a library has millions of bytes and this runs unoptimised under `cargo xtask`.
+pub(super) fn find(bytes: &[u8], wanted: &[u8], from: usize) -> Option<usize> {
+    let last = wanted.len() - 1;
+    let mut skip = [wanted.len(); 256];
+    for (at, byte) in wanted[..last].iter().enumerate() {
         skip[usize::from(*byte)] = last - at;
     }
     let mut at = from;
     while at + last < bytes.len() {
-        if &bytes[at..=at + last] == MAGIC {
+        if &bytes[at..=at + last] == wanted {
             return Some(at);
         }
         at += skip[usize::from(bytes[at + last])];
@@ -180,7 +180,7 @@ mod tests {
     fn a_magic_that_begins_no_field_is_refused() {
         let (_dir, file) = library(&["x"]);
         let mut bytes = std::fs::read(&file).unwrap();
-        let at = find(&bytes, 0).unwrap() + MAGIC.len();
+        let at = find(&bytes, MAGIC, 0).unwrap() + MAGIC.len();
         bytes[at + 100] = b'y';
         std::fs::write(&file, &bytes).unwrap();
         assert!(write(&file, "id").is_err());
@@ -203,9 +203,9 @@ mod tests {
         for before in 0..70 {
             let mut bytes = vec![b'P'; before];
             bytes.extend_from_slice(MAGIC);
-            assert_eq!(find(&bytes, 0), Some(before));
-            assert_eq!(find(&bytes, before + 1), None);
+            assert_eq!(find(&bytes, MAGIC, 0), Some(before));
+            assert_eq!(find(&bytes, MAGIC, before + 1), None);
         }
-        assert_eq!(find(b"short", 0), None);
+        assert_eq!(find(b"short", MAGIC, 0), None);
     }
 }

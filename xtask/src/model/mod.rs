@@ -73,7 +73,7 @@ pub use retired::{Retired, RetiredPatch};
 pub use run_record::{HostStamp, RunRecord, RunStamp, SkippedGate};
 pub use series::SeriesFile;
 pub use state::{TrackedFile, TreeState};
-pub use surroundings::Surroundings;
+pub use surroundings::{RUSTC, Surroundings};
 pub use toolchain::{
     Compilers, DebianPackage, Launcher, Tool, Toolchains, Version, VulkanTools, Wheel,
 };

@@ -18,7 +18,13 @@ pub struct Surroundings {
     /// they are in options.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, String>,
+    /// The compiler of the Rust library, as that says; absent in builds without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rustc: Option<String>,
 }
+
+/// Name of the fact that builds without the Rust library lack.
+pub const RUSTC: &str = "rustc";
 
 impl Surroundings {
     /// Whether it says nothing, as what was built before anybody looked does.
@@ -34,6 +40,9 @@ impl Surroundings {
             .collect();
         if let Some(processor) = &self.processor {
             facts.insert("processor".to_owned(), processor.short());
+        }
+        if let Some(rustc) = &self.rustc {
+            facts.insert(RUSTC.to_owned(), rustc.clone());
         }
         facts
     }

@@ -206,13 +206,8 @@ fn locked(lock: &str, manifest: &str) -> Result<Vec<Crate>> {
 
 /// The compiler that made a library, which is the version of the standard library in it.
 fn rustc(library: &[u8]) -> Option<String> {
-    const MARK: &[u8] = b"rustc version ";
-    let at = library
-        .windows(MARK.len())
-        .position(|bytes| bytes == MARK)?;
-    let rest = &library[at + MARK.len()..];
-    let end = rest.iter().position(|byte| !byte.is_ascii_graphic())?;
-    String::from_utf8(rest[..end].to_vec()).ok()
+    let text = crate::build::rustc(library)?;
+    text.split(' ').next().map(str::to_owned)
 }
 
 #[cfg(test)]
