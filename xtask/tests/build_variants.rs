@@ -232,6 +232,18 @@ fn what_is_for_all_processors_is_not_narrowed_by_the_users_flags() {
         );
     }
     let built = build(With("CXXFLAGS", "-DX")).unwrap();
+    assert!(!toy.record.take().iter().any(|said| said.contains("judged")));
+    // One of which nobody here knows what it promises is said.
+    let lists = fs::read_to_string(toy.source.join("CMakeLists.txt")).unwrap();
+    let other = "add_library(ggml-cpu-power9 OBJECT part.c)\n";
+    toy.write("CMakeLists.txt", &format!("{lists}{other}"));
+    toy.write("new.c", "");
+    let mut recipe = toy.recipe(Flavour::Vanilla);
+    recipe.variant = built.manifest.variant;
+    build::build(&toy.ctx, &recipe, false).unwrap();
+    let said = toy.record.take();
+    let judged = said.iter().filter(|said| said.contains("judged"));
+    assert_eq!(judged.count(), 1, "{said:?}");
     // It is for no processor of its own.
     assert_eq!(built.manifest.surroundings.processor, None);
 }

@@ -140,6 +140,13 @@ pub fn of_build(request: &Request, variant: Variant, dir: &Path) -> Result<Vec<D
     Ok(all)
 }
 
+/// Variants of the CPU backend in `dir` whose instruction sets cannot be judged, sorted.
+pub fn unjudged(dir: &Path) -> Result<Vec<String>> {
+    let commands = commands::read(dir)?;
+    let names = isa::unknown(&commands).into_iter();
+    Ok(names.map(|name| format!("ggml-cpu-{name}")).collect())
+}
+
 /// Options of `asked` that are cached with another value, or not at all, or that nothing declares.
 pub fn of_cache(asked: &BTreeMap<String, String>, cached: &Cache) -> Vec<Drift> {
     let by_force = "a build file of the tree sets it by force, or the cache was edited: see \

@@ -189,7 +189,16 @@ pub(super) fn configure(ctx: &Ctx, recipe: &Recipe, request: &Request, dir: &Pat
         // What was refused is no configuration: the next build must not take it for one.
         remove(&dir.join("out/build.ninja"))?;
     }
-    drift::refuse(&drifts)
+    drift::refuse(&drifts)?;
+    let unjudged = drift::unjudged(dir)?;
+    if !unjudged.is_empty() {
+        ctx.sink.warn(&format!(
+            "it is not known which instruction sets the names of {} promise, so that their \
+             commands were not judged",
+            unjudged.join(", ")
+        ));
+    }
+    Ok(())
 }
 
 /// Removes artifacts that are not what was recorded, so that Ninja makes them again.

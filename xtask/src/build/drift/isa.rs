@@ -51,6 +51,21 @@ const PROCESSORS: [(&str, &str, &[&str]); 14] = [
     ("sapphirerapids", "zen4", &["AMX_TILE", "AMX_INT8"]),
 ];
 
+/// What a processor of ARM's has by its name; the first one has what all have.
+const ARM: [(&str, &str); 8] = [
+    ("armv8.0_1", ""),
+    ("armv8.2_1", "-march=armv8.2-a+dotprod"),
+    ("armv8.2_2", "-march=armv8.2-a+dotprod+fp16"),
+    ("armv8.2_3", "-march=armv8.2-a+dotprod+fp16+sve"),
+    ("armv8.6_1", "-march=armv8.6-a+dotprod+fp16+sve+i8mm"),
+    ("armv8.6_2", "-march=armv8.6-a+dotprod+fp16+sve+i8mm+sve2"),
+    ("armv9.2_1", "-march=armv9.2-a+dotprod+fp16+sve+i8mm+sme"),
+    (
+        "armv9.2_2",
+        "-march=armv9.2-a+dotprod+fp16+sve+i8mm+sve2+sme",
+    ),
+];
+
 /// `-march=native` and its like.
 const NATIVE: [&str; 3] = ["-march=native", "-mcpu=native", "-mtune=native"];
 
@@ -128,6 +143,14 @@ fn is_on(cached: &Cache, name: &str) -> bool {
 
 /// The words of a variant, by its name; `None` where the name is not known.
 fn words_of(name: &str) -> Option<BTreeSet<&'static str>> {
+    if let Some((_, word)) = ARM.iter().find(|(known, _)| *known == name) {
+        return Some(
+            Some(*word)
+                .filter(|word| !word.is_empty())
+                .into_iter()
+                .collect(),
+        );
+    }
     let mut words = BTreeSet::new();
     let mut name = name;
     while !name.is_empty() {
@@ -297,6 +320,14 @@ fn cpu_target(object: &str) -> Option<Option<&str>> {
         Some(variant) => Some(Some(variant)),
         None => None,
     }
+}
+
+/// Variants of whose names it is not known here what they promise, so that nothing is found in them.
+pub fn unknown(commands: &Commands) -> BTreeSet<&str> {
+    let targets = commands
+        .keys()
+        .filter_map(|(_, object)| cpu_target(object)?);
+    targets.filter(|name| words_of(name).is_none()).collect()
 }
 
 fn of_variant(variant: &str, file: &str, words: &[String]) -> Option<Drift> {

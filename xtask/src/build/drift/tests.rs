@@ -100,7 +100,9 @@ fn a_variant_is_compiled_as_its_name_says() {
         ("ggml-cpu-x64-feats", "cc -O3"),
         ("ggml-cpu-haswell-feats", "cc -O3"),
         ("ggml-cpu-haswell", haswell),
-        ("ggml-cpu-armv9.2_1", "cc -O3 -mavx2"),
+        ("ggml-cpu-power9", "cc -O3 -mcpu=power9 -mvsx"),
+        ("ggml-cpu-armv8.0_1", "cc -O3 -march=armv8-a"),
+        ("ggml-cpu-armv8.2_2", "cc -O3 -march=armv8.2-a+dotprod+fp16"),
         ("ggml-base", "cc -mavx2"),
         // What leaves the instruction set alone, or names what all have.
         (
@@ -151,6 +153,21 @@ fn a_variant_is_compiled_as_its_name_says() {
             "compiled with -target-feature",
         ),
         (
+            "ggml-cpu-armv8.0_1",
+            "cc -march=armv8.2-a+dotprod",
+            "compiled with -march=armv8.2-a+dotprod",
+        ),
+        (
+            "ggml-cpu-armv8.2_1",
+            "cc -march=armv8.2-a+dotprod+sve",
+            "compiled with -march=armv8.2-a+dotprod+sve",
+        ),
+        (
+            "ggml-cpu-armv9.2_2",
+            "cc -O3",
+            "without -march=armv9.2-a+dotprod+fp16+sve+i8mm+sve2+sme",
+        ),
+        (
             "ggml-cpu",
             "cc -march=native",
             "commands have -march=native",
@@ -161,6 +178,25 @@ fn a_variant_is_compiled_as_its_name_says() {
         assert_eq!(found.len(), 1, "{target}: {found:?}");
         assert!(found[0].contains(part), "{part}: {found:?}");
     }
+}
+
+#[test]
+fn variants_of_unknown_names_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("out")).unwrap();
+    let one = |target: &str| {
+        let object = format!("ggml/src/CMakeFiles/{target}.dir/a.c.o");
+        serde_json::json!({ "file": "a.c", "command": format!("cc -o {object} -c a.c") })
+    };
+    let all = ["ggml-cpu-z16", "ggml-cpu-power9", "ggml-cpu-power9-feats"];
+    let known = ["ggml-cpu-armv8.2_1", "ggml-cpu-zen4", "ggml-cpu", "llama"];
+    let commands: Vec<_> = all.iter().chain(&known).map(|name| one(name)).collect();
+    let file = dir.path().join("out/compile_commands.json");
+    std::fs::write(file, serde_json::json!(commands).to_string()).unwrap();
+    assert_eq!(
+        unjudged(dir.path()).unwrap(),
+        ["ggml-cpu-power9", "ggml-cpu-z16"]
+    );
 }
 
 #[test]
