@@ -1,54 +1,69 @@
-//! Whether this machine runs what a server's library for CUDA was built with, and for.
+//! Whether this machine runs what a server's code for CUDA was built with, and for.
 //!
 //! A server on a driver that is too old finds no device, one on another GPU dies with its first kernel, and both say so in
 //! words that help nobody.
 
 use std::path::{Path, PathBuf};
 
-use crate::build::cuda::{TOOLKIT, driver, fatbin, images};
+use crate::build::cuda::driver::Gpus;
+use crate::build::cuda::{Images, TOOLKIT, driver, fatbin, images};
 use crate::build::lookup::Lookup;
 use crate::build::provenance::{self, Stamp};
 use crate::error::{Error, Result};
-use crate::model::{Toolchains, Version};
+use crate::model::{GateBackend, Toolchains, Version};
 
-/// Fails where one of `files` is stamped as being of a toolkit that is too new for this machine's driver, after the
-/// registry of the checkout at `root`, or holds no code that a GPU of this machine runs. Where the registry, the driver or
-/// the file tells nothing, nothing is said.
+/// Fails where one of `files` is of a toolkit that is too new for this machine's driver, as its stamp says and after the
+/// registry of the checkout at `root`; or is stamped as a build for CUDA and does not hold the code that such a file must;
+/// or holds no code that a GPU of this machine runs. Where the registry, the driver or the file tells nothing, nothing is said.
+///
+/// Every file is looked at, whatever it is called: with static libraries the code is inside the server.
 pub fn runs(lookup: &dyn Lookup, root: &Path, files: &[PathBuf]) -> Result<()> {
-    let registry = root.join("registry/toolchains.toml");
+    let mut toolkits: Vec<Version> = Vec::new();
+    let mut all: Vec<(String, Images)> = Vec::new();
     for file in files {
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        if !name.starts_with("libggml-cuda") {
-            continue;
-        }
         let bytes = fs_err::read(file)?;
-        if let Stamp::Sound(stamp) = provenance::examine(&bytes)
-            && let Some(toolkit) = stamp.backend_tools.get(TOOLKIT)
-            && let Ok(toolkit) = toolkit.parse::<Version>()
-            && registry.is_file()
-        {
-            let wanted: Toolchains = crate::model::read_toml(&registry)?;
-            driver::runs(lookup, &wanted.cuda, &toolkit)?;
+        let images = match provenance::examine(&bytes) {
+            Stamp::Sound(stamp) if stamp.backend == GateBackend::Cuda.name() => {
+                let toolkit = stamp.backend_tools.get(TOOLKIT);
+                let toolkit = toolkit.and_then(|text| text.parse().ok());
+                toolkits.extend(toolkit.filter(|toolkit| !toolkits.contains(toolkit)));
+                images::require(file, &bytes, &stamp.flags)?
+            }
+            _ => fatbin::read(&bytes).ok().flatten(),
+        };
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        all.extend(images.map(|images| (name.into_owned(), images)));
+    }
+    if toolkits.is_empty() && all.is_empty() {
+        return Ok(());
+    }
+    let Some(gpus) = driver::gpus(lookup) else {
+        return Ok(());
+    };
+    let registry = root.join("registry/toolchains.toml");
+    if !toolkits.is_empty() && registry.is_file() {
+        let wanted: Toolchains = crate::model::read_toml(&registry)?;
+        for toolkit in &toolkits {
+            driver::fits(&wanted.cuda, toolkit, &gpus.driver)?;
         }
-        holds_code(lookup, &name, &bytes)?;
+    }
+    for (name, images) in &all {
+        holds_code(&gpus, name, images)?;
     }
     Ok(())
 }
 
-/// Fails where no GPU of this machine runs what the library `name` holds. Which of several GPUs CUDA calls its first is not
+/// Fails where no GPU of this machine runs what the file `name` holds. Which of several GPUs CUDA calls its first is not
 /// known here, so that one of them is enough.
-fn holds_code(lookup: &dyn Lookup, name: &str, bytes: &[u8]) -> Result<()> {
-    let (Some(gpus), Ok(Some(found))) = (driver::gpus(lookup), fatbin::read(bytes)) else {
-        return Ok(());
-    };
+fn holds_code(gpus: &Gpus, name: &str, found: &Images) -> Result<()> {
     let archs = &gpus.archs;
-    if archs.iter().any(|gpu| images::run_on(&found, gpu)) {
+    if archs.iter().any(|gpu| images::run_on(found, gpu)) {
         return Ok(());
     }
     let list: Vec<String> = archs.iter().map(|gpu| gpu.name()).collect();
     Err(Error::environment(format!(
         "{name} holds {}, which no GPU of this machine runs: sm_{}",
-        images::summary(&found),
+        images::summary(found),
         list.join(", sm_")
     ))
     .hint(format!(
@@ -60,26 +75,29 @@ fn holds_code(lookup: &dyn Lookup, name: &str, bytes: &[u8]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::build::cuda::fatbin::tests::{Image, bin};
+    use crate::build::cuda::ARCHS;
+    use crate::build::cuda::fatbin::tests::{Image, program};
     use crate::build::lookup::fake::Fake;
     use crate::build::testing::toy_ctx;
     use crate::model::{Digest, Flavour, Provenance};
 
-    /// A program of the system, with this code for GPUs, stamped as a library of this toolkit.
-    fn library_with(dir: &Path, toolkit: &str, images: &[Image]) -> PathBuf {
-        let (plain, section) = (dir.join("plain"), dir.join("section"));
-        std::fs::copy("/bin/true", &plain).unwrap();
-        if !images.is_empty() {
-            std::fs::write(&section, bin(images)).unwrap();
-            let added = format!(".nv_fatbin={}", section.display());
-            let mut objcopy = std::process::Command::new("objcopy");
-            let done = objcopy.args(["--add-section", &added]).arg(&plain).status();
-            assert!(done.unwrap().success());
-        }
-        let plain = std::fs::read(plain).unwrap();
+    /// A file for CUDA called `name` in `dir`, stamped as being of this toolkit and for just the GPUs of `images`.
+    fn file_with(dir: &Path, name: &str, toolkit: &str, images: &[Image]) -> PathBuf {
+        let plain = program(dir, images);
+        let archs: Vec<String> = (images.iter())
+            .map(|Image(kind, arch, ..)| match *kind {
+                1 => format!("{arch}-virtual"),
+                _ => format!("{arch}-real"),
+            })
+            .collect();
+        let shared = if name.starts_with("lib") { "ON" } else { "OFF" };
+        let flags = [
+            (ARCHS.to_owned(), archs.join(";")),
+            ("BUILD_SHARED_LIBS".to_owned(), shared.to_owned()),
+        ];
         let stamp = |content| Provenance {
             schema: 1,
-            file: String::new(),
+            file: name.to_owned(),
             content,
             base: "toy".to_owned(),
             tree: Digest::of(b""),
@@ -88,27 +106,34 @@ mod tests {
             variant: Default::default(),
             patchset: None,
             source: Digest::of(b""),
-            flags: Default::default(),
+            flags: flags.into(),
             compilers: Default::default(),
             backend_tools: [(TOOLKIT.to_owned(), toolkit.to_owned())].into(),
             surroundings: Default::default(),
         };
         let bytes = provenance::stamped(&plain, stamp).unwrap();
-        let file = dir.join("libggml-cuda.so.0.1");
+        let file = dir.join(name);
         std::fs::write(&file, bytes).unwrap();
         file
     }
 
+    /// PTX is kind 1, machine code kind 2; both compressed, as nvcc writes them.
+    fn image(kind: u16, arch: u32) -> Image {
+        Image(kind, arch, 0x8011, vec![1; 16])
+    }
+
+    fn library_with(dir: &Path, toolkit: &str, images: &[Image]) -> PathBuf {
+        file_with(dir, "libggml-cuda.so.0.1", toolkit, images)
+    }
+
     fn library(dir: &Path, toolkit: &str) -> PathBuf {
-        library_with(dir, toolkit, &[])
+        library_with(dir, toolkit, &[image(2, 90)])
     }
 
     #[test]
     fn a_server_without_code_for_the_gpu_is_not_started() {
         let toy = toy_ctx();
         let dir = toy.dir.path();
-        // PTX is kind 1, machine code kind 2; both compressed, as nvcc writes them.
-        let image = |kind: u16, arch: u32| Image(kind, arch, 0x8011, vec![1; 16]);
         let says = |gpus: &str, images: &[Image]| {
             let rows = gpus.split(' ').map(|gpu| format!("{gpu}, 580.95.05\n"));
             let machine = Fake::complete().with("nvidia-smi", &rows.collect::<String>());
@@ -142,6 +167,29 @@ mod tests {
         let machine = Fake::complete().with("nvidia-smi", "8.0, 580.95.05\n");
         runs(&machine, toy.root(), std::slice::from_ref(&file)).unwrap_err();
         runs(&Fake::complete(), toy.root(), &[file]).unwrap();
+    }
+
+    #[test]
+    fn code_inside_a_static_server_is_looked_at() {
+        let toy = toy_ctx();
+        let dir = toy.dir.path();
+        let says = |gpu: &str, driver: &str, images: &[Image]| {
+            let machine = Fake::complete().with("nvidia-smi", &format!("{gpu}, {driver}\n"));
+            let server = file_with(dir, "llama-server", "13.0.88", images);
+            runs(&machine, toy.root(), &[server])
+        };
+        says("9.0", "580.95.05", &[image(2, 90)]).unwrap();
+        let error = says("8.0", "580.95.05", &[image(2, 90)]).unwrap_err();
+        assert!(
+            error.message().starts_with("llama-server holds code for sm_90"),
+            "{error}"
+        );
+        let error = says("9.0", "535.104.05", &[image(2, 90)]).unwrap_err();
+        assert!(error.message().contains("too new for the driver"), "{error}");
+        // One that is stamped as being for CUDA and has no code at all would compute on the processor.
+        let error = says("9.0", "580.95.05", &[]).unwrap_err();
+        assert_eq!(error.kind(), crate::Kind::Finding);
+        assert!(error.message().contains("holds no code for GPUs"), "{error}");
     }
 
     #[test]

@@ -10,8 +10,18 @@ use crate::model::{CudaArch, CudaArchs};
 
 pub use fatbin::Images;
 
-/// How the library is called that holds all code for GPUs.
+/// How the library is called that holds all code for GPUs, where it is not inside the programs.
 const LIBRARY: &str = "libggml-cuda.";
+
+/// Whether the file `name` of a build with `flags` must hold code for GPUs: the library of that name, and with
+/// static libraries every program of a build for CUDA.
+fn is_wanted(name: &str, flags: &BTreeMap<String, String>) -> bool {
+    let is_static = flags
+        .get("BUILD_SHARED_LIBS")
+        .is_some_and(|value| value == "OFF");
+    let is_inside = is_static && flags.contains_key(ARCHS) && !name.starts_with("lib");
+    name.starts_with(LIBRARY) || is_inside
+}
 
 /// The images of the file `path` with the content `bytes`, which was built with `flags`; `None` where it
 /// has none and needs none. Code for other GPUs than those of the flags is a finding.
@@ -26,9 +36,8 @@ pub fn require(
             .hint("the file is damaged, or of a toolkit that writes it in another way")
     })?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let is_wanted = name.starts_with(LIBRARY);
     let Some(images) = images else {
-        return match is_wanted {
+        return match is_wanted(&name, flags) {
             true => Err(Error::finding(format!("{show} holds no code for GPUs"))),
             false => Ok(None),
         };
@@ -50,16 +59,22 @@ pub fn require(
     }
 }
 
-/// Checks the libraries of a finished build.
+/// Checks the files of a finished build for CUDA, whatever they are called: at least one must hold code.
 pub fn check(build: &Build) -> Result<()> {
+    let mut is_held = false;
     for artifact in &build.manifest.artifacts {
-        let name = artifact.path.rsplit('/').next().unwrap_or_default();
-        if name.starts_with(LIBRARY) {
-            let path = build.dir.join(&artifact.path);
-            require(&path, &fs_err::read(&path)?, &build.manifest.flags)?;
-        }
+        let path = build.dir.join(&artifact.path);
+        let images = require(&path, &fs_err::read(&path)?, &build.manifest.flags)?;
+        is_held |= images.is_some();
     }
-    Ok(())
+    match is_held {
+        true => Ok(()),
+        false => Err(Error::finding(format!(
+            "{} is a build for CUDA, and none of its files holds code for GPUs",
+            build.manifest.name()
+        ))
+        .hint("build it anew: cargo xtask build --backend cuda --force")),
+    }
 }
 
 /// Whether a GPU runs something of the images. Machine code runs on GPUs of its own generation that are not older, PTX on all
@@ -135,6 +150,8 @@ fn difference(archs: &CudaArchs, images: &Images) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::cuda::fatbin::tests::{Image, program};
+    use crate::model::{BuildManifest, Digest, Flavour};
 
     fn images(cubins: &[&str], ptx: &[&str]) -> Images {
         let map = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 1)).collect();
@@ -225,5 +242,92 @@ mod tests {
         assert!(error.message().contains("holds no code for GPUs"));
         let other = Path::new("/x/libllama.so");
         assert_eq!(require(other, &bytes, &flags).unwrap(), None);
+    }
+    /// Machine code and PTX for `arch`, compressed, as nvcc writes them.
+    fn both(arch: u32) -> [Image; 2] {
+        [2, 1].map(|kind| Image(kind, arch, 0x8011, vec![1; 16]))
+    }
+
+    fn flags(shared: &str) -> BTreeMap<String, String> {
+        [(ARCHS, "90"), ("BUILD_SHARED_LIBS", shared)]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into()
+    }
+
+    #[test]
+    fn programs_with_static_libraries_are_looked_at_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let (none, right, wrong) = (
+            program(dir.path(), &[]),
+            program(dir.path(), &both(90)),
+            program(dir.path(), &both(80)),
+        );
+        let server = Path::new("/x/llama-server");
+        for (bytes, says) in [
+            (&none, "holds no code for GPUs"),
+            (&wrong, "holds code for sm_80, where sm_90 is wanted"),
+        ] {
+            let error = require(server, bytes, &flags("OFF")).unwrap_err();
+            assert_eq!(error.kind(), crate::Kind::Finding);
+            assert!(error.message().contains(says), "{says}: {error}");
+        }
+        assert!(require(server, &right, &flags("OFF")).unwrap().is_some());
+        // Beside a library that holds it a program has none, and without CUDA there is none.
+        assert_eq!(require(server, &none, &flags("ON")).unwrap(), None);
+        let cpu = [("BUILD_SHARED_LIBS".to_owned(), "OFF".to_owned())].into();
+        assert_eq!(require(server, &none, &cpu).unwrap(), None);
+    }
+
+    #[test]
+    fn a_build_for_cuda_holds_code_somewhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let says = |name: &str, bytes: &[u8], shared: &str| {
+            fs_err::write(dir.path().join(name), bytes).unwrap();
+            let artifact = crate::model::Artifact {
+                path: name.to_owned(),
+                size: 0,
+                sha256: Digest::of(bytes),
+                content: None,
+            };
+            check(&Build {
+                dir: dir.path().to_path_buf(),
+                manifest: BuildManifest {
+                    schema: 1,
+                    base: "toy".to_owned(),
+                    tree: Digest::of(b""),
+                    flavour: Flavour::Patched,
+                    backend: "cuda".to_owned(),
+                    variant: Default::default(),
+                    patchset: None,
+                    source: Digest::of(b""),
+                    flags: flags(shared),
+                    compilers: Default::default(),
+                    cmake: String::new(),
+                    ninja: String::new(),
+                    launcher: None,
+                    backend_tools: Default::default(),
+                    artifacts: vec![artifact],
+                },
+            })
+        };
+        let (none, right, wrong) = (
+            program(dir.path(), &[]),
+            program(dir.path(), &both(90)),
+            program(dir.path(), &both(80)),
+        );
+        says("llama-server", &right, "OFF").unwrap();
+        says("libggml-cuda.so", &right, "ON").unwrap();
+        // Whatever the file is called that has it.
+        says("libggml-cuda-all.so", &right, "ON").unwrap();
+        for (name, bytes, shared, part) in [
+            ("llama-server", &none, "OFF", "holds no code for GPUs"),
+            ("llama-server", &wrong, "OFF", "holds code for sm_80"),
+            ("libggml-cuda-all.so", &wrong, "ON", "holds code for sm_80"),
+            ("libllama.so", &none, "ON", "none of its files holds code"),
+        ] {
+            let error = says(name, bytes, shared).unwrap_err();
+            assert_eq!(error.kind(), crate::Kind::Finding);
+            assert!(error.message().contains(part), "{part}: {error}");
+        }
     }
 }

@@ -41,6 +41,20 @@ pub fn bin(images: &[Image]) -> Vec<u8> {
     bytes
 }
 
+/// The bytes of a program of the system with these images in it; `dir` is for what is made on the way.
+pub fn program(dir: &std::path::Path, images: &[Image]) -> Vec<u8> {
+    let (plain, section) = (dir.join("plain"), dir.join("section"));
+    std::fs::copy("/bin/true", &plain).unwrap();
+    if !images.is_empty() {
+        std::fs::write(&section, bin(images)).unwrap();
+        let added = format!(".nv_fatbin={}", section.display());
+        let mut objcopy = std::process::Command::new("objcopy");
+        let done = objcopy.args(["--add-section", &added]).arg(&plain).status();
+        assert!(done.unwrap().success());
+    }
+    std::fs::read(plain).unwrap()
+}
+
 fn whole(data: &[u8]) -> Result<Images, String> {
     let mut images = Images::default();
     parse(data, &mut images).map(|()| images)
