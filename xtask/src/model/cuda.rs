@@ -18,7 +18,7 @@ pub struct CudaTools {
     pub toolkit: Version,
     /// Folders in which a toolkit is looked for, besides those that the environment names.
     pub folders: Vec<String>,
-    /// The oldest driver that runs what a toolkit built, by the toolkit's first number.
+    /// The oldest driver that runs what a toolkit built, by the toolkit's first number. A later toolkit needs no older one.
     pub driver: BTreeMap<String, Version>,
     /// Where the toolkit lies below the folder that the wheels are unpacked into.
     pub prefix: String,
@@ -40,10 +40,17 @@ pub struct CudaWheel {
 }
 
 impl CudaTools {
-    /// The oldest driver that runs what `toolkit` built; `None` where the registry does not say.
+    /// A driver without which what `toolkit` built does not run: that of the newest toolkit of the registry that is not
+    /// newer. For a toolkit of after the registry it is too old rather than too new. `None` where all of them are newer.
     pub fn driver_for(&self, toolkit: &Version) -> Option<&Version> {
-        let text = toolkit.to_string();
-        self.driver.get(text.split('.').next()?)
+        let first = |text: &str| text.split('.').next()?.parse::<u64>().ok();
+        let wanted = first(&toolkit.to_string())?;
+        let known = self.driver.iter();
+        known
+            .filter_map(|(major, driver)| Some((first(major)?, driver)))
+            .filter(|(major, _)| *major <= wanted)
+            .max_by_key(|(major, _)| *major)
+            .map(|(_, driver)| driver)
     }
 }
 

@@ -88,8 +88,27 @@ mod tests {
         for part in ["CUDA 13.0.88", "driver 535.104.5", "at least 580.65.6"] {
             assert!(error.message().contains(part), "{part}: {error}");
         }
-        // Without a GPU nothing is run; a toolkit that the registry does not know is not judged.
+        // Without a GPU nothing is run.
         runs(&Fake::complete(), &wanted, &version("13.0.88")).unwrap();
-        runs(&old, &wanted, &version("99.0")).unwrap();
+    }
+
+    #[test]
+    fn a_toolkit_of_after_the_registry_needs_at_least_the_newest_driver_that_is_known() {
+        let mut wanted = committed().cuda;
+        let on = |wanted: &CudaTools, driver: &str, toolkit: &str| {
+            let machine = Fake::complete().with("nvidia-smi", &format!("9.0, {driver}\n"));
+            runs(&machine, wanted, &version(toolkit))
+        };
+        for toolkit in ["14.0", "14", "99.0.1", "100.2"] {
+            let error = on(&wanted, "535.104.05", toolkit).unwrap_err();
+            assert!(error.message().contains("at least 580.65.6"), "{error}");
+            on(&wanted, "580.95.05", toolkit).unwrap();
+        }
+        // One of before it is not judged, and the numbers are no text: 100 is after 13.
+        on(&wanted, "390.1", "10.2").unwrap();
+        wanted.driver.insert("100".to_owned(), version("900.1"));
+        on(&wanted, "580.95.05", "99.0").unwrap();
+        let error = on(&wanted, "580.95.05", "100.2").unwrap_err();
+        assert!(error.message().contains("at least 900.1"), "{error}");
     }
 }
