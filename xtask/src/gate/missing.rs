@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::build::Build;
+use crate::build::cuda::driver;
+use crate::build::lookup::{Lookup, Machine};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
 use crate::gate::Request;
@@ -153,7 +155,7 @@ fn look(
 ) -> Result<std::result::Result<Ready, Missing>> {
     let fine = Ok(Ok((String::new(), PathBuf::new())));
     for backend in device::backends(gate) {
-        if let Some(missing) = no_device(backend, &gate.device, Path::new("/dev")) {
+        if let Some(missing) = no_device(&Machine, backend, &gate.device, Path::new("/dev")) {
             return Ok(Err(missing));
         }
     }
@@ -226,18 +228,24 @@ fn server(root: &Path, side: &SideDefinition) -> Result<Option<Missing>> {
 }
 
 /// The driver or device that a gate wants of a backend, where there is none.
-fn no_device(backend: GateBackend, wanted: &GateDevice, dev: &Path) -> Option<Missing> {
+fn no_device(
+    lookup: &dyn Lookup,
+    backend: GateBackend,
+    wanted: &GateDevice,
+    dev: &Path,
+) -> Option<Missing> {
     match (&wanted.driver, backend) {
         // It may be one for processors, and needs no device.
         (Some(driver), GateBackend::Vulkan) => {
             (!device::has_driver(driver)).then(|| device::no_driver(driver))
         }
-        _ => gpu(backend, dev),
+        _ => gpu(lookup, backend, dev),
     }
 }
 
-/// The device of a backend, where there is none. `dev` is the folder of devices.
-fn gpu(backend: GateBackend, dev: &Path) -> Option<Missing> {
+/// The device of a backend, where there is none. `dev` is the folder of devices. Where that shows no GPU of NVIDIA's, its
+/// driver is asked: it may reach one in another way.
+fn gpu(lookup: &dyn Lookup, backend: GateBackend, dev: &Path) -> Option<Missing> {
     // A container may be given another one than the first.
     let nvidia = || {
         let nodes = std::fs::read_dir(dev).into_iter().flatten().flatten();
@@ -249,7 +257,7 @@ fn gpu(backend: GateBackend, dev: &Path) -> Option<Missing> {
     };
     let there = match backend {
         GateBackend::Cpu => true,
-        GateBackend::Cuda => nvidia() || dev.join("dxg").exists(),
+        GateBackend::Cuda => nvidia() || dev.join("dxg").exists() || driver::gpus(lookup).is_some(),
         GateBackend::Vulkan => {
             let nodes = std::fs::read_dir(dev.join("dri")).into_iter().flatten();
             let mut names = nodes.flatten().map(|entry| entry.file_name());
@@ -334,11 +342,13 @@ pub fn draft_model(ctx: &Ctx, gate: &ChashGate) -> Result<Option<(String, PathBu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::lookup::fake::Fake;
 
     #[test]
     fn a_gpu_is_a_device() {
+        let none = Fake::complete();
         let dev = tempfile::tempdir().unwrap();
-        let missing = |backend| gpu(backend, dev.path()).is_some();
+        let missing = |backend| gpu(&none, backend, dev.path()).is_some();
         assert!(!missing(GateBackend::Cpu));
         assert!(missing(GateBackend::Cuda) && missing(GateBackend::Vulkan));
         fs_err::create_dir(dev.path().join("dri")).unwrap();
@@ -356,7 +366,19 @@ mod tests {
         let dev = tempfile::tempdir().unwrap();
         fs_err::write(dev.path().join("dxg"), "").unwrap();
         for backend in [GateBackend::Cuda, GateBackend::Vulkan] {
-            assert!(gpu(backend, dev.path()).is_none(), "{}", backend.name());
+            let found = gpu(&none, backend, dev.path());
+            assert!(found.is_none(), "{}", backend.name());
+        }
+        // Nothing but the driver's word; that there is none is its word too.
+        let dev = tempfile::tempdir().unwrap();
+        for (text, is_there) in [
+            ("9.0, 580.95.05\n", true),
+            ("No devices were found\n", false),
+        ] {
+            let machine = Fake::complete().with("nvidia-smi", text);
+            let found = gpu(&machine, GateBackend::Cuda, dev.path());
+            assert_eq!(found.is_none(), is_there, "{text}");
+            assert!(gpu(&machine, GateBackend::Vulkan, dev.path()).is_some());
         }
     }
 
@@ -368,11 +390,15 @@ mod tests {
             driver: Some("no-such-driver".to_owned()),
             ..GateDevice::default()
         };
-        let found = no_device(GateBackend::Vulkan, &wanted, dev.path());
+        let machine = Fake::complete();
+        let found = no_device(&machine, GateBackend::Vulkan, &wanted, dev.path());
         let (reason, _) = found.unwrap();
         assert!(reason.contains("no Vulkan driver `no-such-driver`"));
         // The side on processors wants none.
-        assert_eq!(no_device(GateBackend::Cpu, &wanted, dev.path()), None);
+        assert_eq!(
+            no_device(&machine, GateBackend::Cpu, &wanted, dev.path()),
+            None
+        );
     }
 
     #[test]
