@@ -162,27 +162,65 @@ static int is_ours(const char * path) {
     return strncmp(name, "libllama", 8) == 0 || strncmp(name, "libggml", 7) == 0;
 }
 
+typedef void (*visit_fn)(const char * path, void * data);
+
+struct visitor {
+    visit_fn visit;
+    void * data;
+};
+
 #if defined(__linux__)
-static int say(struct dl_phdr_info * info, size_t size, void * data) {
+static int visit_one(struct dl_phdr_info * info, size_t size, void * data) {
+    const struct visitor * visitor = data;
     (void) size;
-    (void) data;
     if (info->dlpi_name != NULL && is_ours(info->dlpi_name)) {
-        printf("library %s\n", info->dlpi_name);
+        visitor->visit(info->dlpi_name, visitor->data);
     }
     return 0;
 }
 #endif
 
-static void say_libraries(void) {
+static void each_library(visit_fn visit, void * data) {
+    struct visitor visitor = { visit, data };
 #if defined(__linux__)
-    dl_iterate_phdr(say, NULL);
+    dl_iterate_phdr(visit_one, &visitor);
 #elif defined(__APPLE__)
     for (uint32_t at = 0; at < _dyld_image_count(); ++at) {
         if (is_ours(_dyld_get_image_name(at))) {
-            printf("library %s\n", _dyld_get_image_name(at));
+            visitor.visit(_dyld_get_image_name(at), visitor.data);
         }
     }
+#else
+    (void) visitor;
 #endif
+}
+
+static void say(const char * path, void * data) {
+    (void) data;
+    printf("library %s\n", path);
+}
+
+// The folder of the first one.
+static void keep_folder(const char * path, void * data) {
+    char ** folder = data;
+    const char * slash = strrchr(path, '/');
+    if (*folder == NULL && slash != NULL) {
+        *folder = strndup(path, (size_t) (slash - path));
+    }
+}
+
+// A build with variants for processors has no backend that is linked to it. They lie beside its libraries, and a
+// server finds them since it lies there too.
+static void load_backends(void) {
+    char * folder = NULL;
+    if (ggml_backend_reg_count() > 0) {
+        return;
+    }
+    each_library(keep_folder, &folder);
+    if (folder != NULL) {
+        ggml_backend_load_all_from_path(folder);
+    }
+    free(folder);
 }
 
 int main(int argc, char ** argv) {
@@ -199,6 +237,7 @@ int main(int argc, char ** argv) {
     }
 
     llama_backend_init();
+    load_backends();
     struct plan plan = { NULL, 0, 0, 0, 1, LLAMA_FLASH_ATTN_TYPE_AUTO, GGML_TYPE_F16, GGML_TYPE_F16 };
     struct llama_model * model = NULL;
     int32_t  n_vocab   = 0;
@@ -249,7 +288,7 @@ int main(int argc, char ** argv) {
     if (fclose(out) != 0) {
         fail("cannot write", strerror(errno));
     }
-    say_libraries();
+    each_library(say, NULL);
     llama_model_free(model);
     llama_backend_free();
     printf("done\n");

@@ -37,6 +37,8 @@ pub struct Package {
     pub sha256: Digest,
     /// Names of what it holds.
     pub files: Vec<String>,
+    /// Whether its code is for the sort of processor that built it, and dies on one that lacks what that has.
+    pub native: bool,
 }
 
 /// One entry of the archive.
@@ -124,7 +126,16 @@ pub fn package(ctx: &Ctx, base: &Base, order: &Order<'_>) -> Result<Package> {
     }
     let path = order.dir.join(format!("{name}.tar.gz"));
     put(ctx, order, &path, &bytes)?;
+    let native = build.manifest.flags.get("GGML_NATIVE");
+    let native = native.is_none_or(|value| value != "OFF");
+    if native {
+        ctx.sink.warn(&format!(
+            "{name} is for the sort of processor that built it (GGML_NATIVE=ON): on one that lacks what that has its programs \
+             end with an illegal instruction. For all processors build and pack it with --cpu-variants"
+        ));
+    }
     Ok(Package {
+        native,
         size: bytes.len() as u64,
         sha256: Digest::of(&bytes),
         files: items.into_keys().collect(),

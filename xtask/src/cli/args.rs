@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::model::{Libraries, Processors, Profile, Variant};
+
 /// Keep a series of patches alive on llama.cpp, build it, and prove that it is right.
 #[derive(Debug, Parser)]
 #[command(
@@ -84,6 +86,49 @@ impl BaseArg {
             .as_ref()
             .map_or_else(String::new, |base| format!(" --base {base}"))
     }
+}
+
+/// How the builds that a command is about are made.
+#[derive(Debug, Args)]
+pub struct VariantArgs {
+    /// What compilers are asked to do: `asan` and `ubsan` build with sanitizers, whose reports fail
+    /// a gate
+    #[arg(long, value_name = "NAME", default_value = "release", value_parser = profile())]
+    profile: Profile,
+    /// Whether llama.cpp's libraries lie beside the programs or are inside them
+    #[arg(long, value_name = "KIND", default_value = "shared", value_parser = ["shared", "static"])]
+    libraries: String,
+    /// The CPU backend compiled for each sort of processor instead of this one; the best is loaded
+    /// at run time
+    #[arg(long)]
+    cpu_variants: bool,
+}
+
+impl VariantArgs {
+    /// What they say.
+    pub fn variant(&self) -> Variant {
+        Variant {
+            profile: self.profile,
+            libraries: match &*self.libraries {
+                "static" => Libraries::Static,
+                _ => Libraries::Shared,
+            },
+            processors: match self.cpu_variants {
+                true => Processors::All,
+                false => Processors::Native,
+            },
+        }
+    }
+}
+
+/// Reads the name of a profile.
+fn profile() -> impl clap::builder::TypedValueParser<Value = Profile> {
+    use clap::builder::TypedValueParser as _;
+    let names = Profile::ALL.map(Profile::name);
+    clap::builder::PossibleValuesParser::new(names).map(|name| {
+        let known = Profile::ALL.into_iter().find(|one| one.name() == name);
+        known.unwrap_or_default()
+    })
 }
 
 /// The commands.
@@ -207,8 +252,60 @@ fn positive(text: &str) -> Result<usize, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn the_definition_is_sound() {
         <super::Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn a_variant_is_named_alike_by_all_that_are_about_builds() {
+        let asked = |words: &str| -> Variant {
+            let words = format!("xtask {words}");
+            let cli = Cli::try_parse_from(words.split(' ')).unwrap();
+            match cli.command {
+                Command::Build(args) => args.variant(),
+                Command::Package(args) => args.variant(),
+                Command::Gate(args) => args.variant(),
+                other => panic!("{other:?}"),
+            }
+        };
+        for command in ["build", "package", "gate"] {
+            assert!(asked(command).is_plain(), "{command}");
+            for flags in [
+                " --profile asan",
+                " --libraries static",
+                " --cpu-variants",
+                " --profile debug --libraries static --cpu-variants",
+            ] {
+                let variant = asked(&format!("{command}{flags}"));
+                assert_eq!(variant.flags(), flags, "{command}");
+            }
+        }
+    }
+
+    /// What is recorded, brought elsewhere, or of parts of the series is of plain builds.
+    #[test]
+    fn a_gate_on_a_variant_is_no_other_sort_of_gate() {
+        let flags = ["--profile asan", "--libraries static", "--cpu-variants"];
+        for other in [
+            "--bless",
+            "--bisect chash",
+            "--upto base",
+            "--host a",
+            "--prebuilt",
+            "--baseline a --candidate b",
+            "--compare a b",
+        ] {
+            let words = format!("xtask gate {other}");
+            assert!(Cli::try_parse_from(words.split(' ')).is_ok(), "{other}");
+            for flag in flags {
+                let words = format!("xtask gate {other} {flag}");
+                let error = Cli::try_parse_from(words.split(' ')).unwrap_err();
+                let kind = error.kind();
+                assert_eq!(kind, clap::error::ErrorKind::ArgumentConflict, "{words}");
+            }
+        }
     }
 }

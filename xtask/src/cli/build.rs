@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use crate::build::launcher::{self, Chosen};
 use crate::build::lookup::{Lookup, Machine};
 use crate::build::{self, Build, CommandDifferences, FlagDifference};
-use crate::cli::args::BaseArg;
+use crate::cli::args::{BaseArg, VariantArgs};
 use crate::cli::{Outcome, Status, build_cuda};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
-use crate::model::{Flavour, Libraries, Processors, Profile, Variant};
+use crate::model::{Flavour, Variant};
 
 /// Flags of `build`.
 #[derive(Debug, clap::Args)]
@@ -36,45 +36,18 @@ pub struct BuildArgs {
     /// first of ccache and sccache that is installed
     #[arg(long, value_name = "NAME", env = launcher::VAR, default_value = "auto")]
     launcher: String,
-    /// What compilers are asked to do: `asan` and `ubsan` build with sanitizers
-    #[arg(long, value_name = "NAME", default_value = "release", value_parser = profile())]
-    profile: Profile,
-    /// Whether llama.cpp's libraries lie beside the programs or are inside them
-    #[arg(long, value_name = "KIND", default_value = "shared", value_parser = ["shared", "static"])]
-    libraries: String,
-    /// Compile the CPU backend for each sort of processor instead of this one; the best is loaded
-    /// at run time
-    #[arg(long)]
-    cpu_variants: bool,
+    #[command(flatten)]
+    variant: VariantArgs,
     /// Remove what was built before
     #[arg(long)]
     force: bool,
 }
 
 impl BuildArgs {
-    fn variant(&self) -> Variant {
-        Variant {
-            profile: self.profile,
-            libraries: match &*self.libraries {
-                "static" => Libraries::Static,
-                _ => Libraries::Shared,
-            },
-            processors: match self.cpu_variants {
-                true => Processors::All,
-                false => Processors::Native,
-            },
-        }
+    /// How the builds are made.
+    pub fn variant(&self) -> Variant {
+        self.variant.variant()
     }
-}
-
-/// Reads the name of a profile.
-pub fn profile() -> impl clap::builder::TypedValueParser<Value = Profile> {
-    use clap::builder::TypedValueParser as _;
-    let names = Profile::ALL.map(Profile::name);
-    clap::builder::PossibleValuesParser::new(names).map(|name| {
-        let known = Profile::ALL.into_iter().find(|one| one.name() == name);
-        known.unwrap_or_default()
-    })
 }
 
 /// Runs the command.

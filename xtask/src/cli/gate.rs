@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::cli::Outcome;
-use crate::cli::args::BaseArg;
+use crate::cli::args::{BaseArg, VariantArgs};
 use crate::cli::outcome::Status;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
 use crate::gate::bisect::{self, Bisect, BisectOutcome, Bisected};
 use crate::gate::table::{Signs, aligned, text};
 use crate::gate::{Request, missing, run as run_gates};
-use crate::model::{Metric, Profile, Variant, Verdict};
+use crate::model::{Metric, Variant, Verdict};
 
 /// Flags of `gate`.
 #[derive(Debug, clap::Args)]
@@ -34,7 +34,7 @@ pub struct GateArgs {
     #[arg(long)]
     keep_logs: bool,
     /// Record what the gates give in gates/goldens.toml, if all pass and nothing is uncommitted
-    #[arg(long, conflicts_with_all = ["quick", "baseline"])]
+    #[arg(long, conflicts_with_all = ["quick", "baseline", "VariantArgs"])]
     bless: bool,
     /// Run on this GGUF file instead of the definitions' models
     #[arg(long, value_name = "PATH")]
@@ -44,7 +44,7 @@ pub struct GateArgs {
         long,
         value_name = "SERVER",
         requires = "candidate",
-        conflicts_with = "base"
+        conflicts_with_all = ["base", "VariantArgs"]
     )]
     baseline: Option<PathBuf>,
     /// Judge this llama-server instead of building; needs --baseline
@@ -55,11 +55,8 @@ pub struct GateArgs {
         conflicts_with = "base"
     )]
     candidate: Option<PathBuf>,
-    /// Gate builds of this profile: `asan` and `ubsan` have sanitizers in them, whose reports fail
-    /// a gate
-    #[arg(long, value_name = "NAME", default_value = "release", value_parser = super::build::profile(),
-        conflicts_with_all = ["baseline", "bless", "bisect", "upto", "compare", "host", "prebuilt"])]
-    profile: Profile,
+    #[command(flatten)]
+    variant: VariantArgs,
     /// Run servers that carry no stamp of where they come from
     #[arg(long)]
     unstamped: bool,
@@ -69,11 +66,11 @@ pub struct GateArgs {
         long,
         num_args = 2,
         value_names = ["A", "B"],
-        conflicts_with_all = ["base", "gates", "quick", "keep_logs", "model", "baseline", "candidate", "bless", "bisect", "upto"]
+        conflicts_with_all = ["base", "gates", "quick", "keep_logs", "model", "baseline", "candidate", "bless", "bisect", "upto", "VariantArgs"]
     )]
     compare: Option<Vec<String>>,
     /// Find the first patch of the series that breaks this gate
-    #[arg(long, value_name = "ID", conflicts_with_all = ["gates", "candidate", "upto", "bless"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["gates", "candidate", "upto", "bless", "VariantArgs"])]
     bisect: Option<String>,
     /// With --bisect: judge by this metric alone, such as decode or rss
     #[arg(long, value_name = "NAME", requires = "bisect", value_parser = metric)]
@@ -82,21 +79,21 @@ pub struct GateArgs {
     #[arg(long, requires = "bisect")]
     hooks: bool,
     /// Only the patches of the series up to and with this one, or `base` for none
-    #[arg(long, value_name = "PATCH", conflicts_with = "candidate")]
+    #[arg(long, value_name = "PATCH", conflicts_with_all = ["candidate", "VariantArgs"])]
     upto: Option<String>,
     /// Run on these machines of registry/hosts.toml instead of here; `all` are all that ssh reaches
     #[arg(
         long = "host",
         value_name = "NAME",
         num_args = 1..,
-        conflicts_with_all = ["model", "baseline", "candidate", "bless", "bisect", "upto", "compare"]
+        conflicts_with_all = ["model", "baseline", "candidate", "bless", "bisect", "upto", "compare", "VariantArgs"]
     )]
     host: Vec<String>,
     /// The file of hosts [default: registry/hosts.toml]
     #[arg(long, value_name = "FILE", requires = "host")]
     hosts: Option<PathBuf>,
     /// Run what another machine has brought here, and build nothing
-    #[arg(long, hide = true, conflicts_with_all = ["host", "bless", "bisect", "upto", "compare"])]
+    #[arg(long, hide = true, conflicts_with_all = ["host", "bless", "bisect", "upto", "compare", "VariantArgs"])]
     prebuilt: bool,
 }
 
@@ -107,6 +104,11 @@ impl GateArgs {
             let aside = ctx.project.target().join("bisect");
             ctx.project = ctx.project.aside(&aside);
         }
+    }
+
+    /// How the builds are made that it gates.
+    pub fn variant(&self) -> Variant {
+        self.variant.variant()
     }
 
     /// The command that does the same again.
@@ -129,8 +131,9 @@ impl GateArgs {
         if self.unstamped {
             words.push("--unstamped".to_owned());
         }
-        if self.profile != Profile::default() {
-            words.push(format!("--profile {}", self.profile));
+        let variant = self.variant().flags();
+        if !variant.is_empty() {
+            words.push(variant.trim_start().to_owned());
         }
         if self.bless {
             words.push("--bless".to_owned());
@@ -167,6 +170,7 @@ pub fn run(ctx: &Ctx, args: GateArgs) -> Result<Outcome> {
         return super::compare::run(ctx, a, b, signs());
     }
     let command = args.command();
+    let variant = args.variant();
     let patches = match &args.upto {
         Some(upto) => Some(bisect::upto(ctx, args.base.base.as_deref(), upto)?),
         None => None,
@@ -180,7 +184,7 @@ pub fn run(ctx: &Ctx, args: GateArgs) -> Result<Outcome> {
         bless: args.bless,
         servers: args.baseline.zip(args.candidate),
         unstamped: args.unstamped,
-        variant: Variant::of(args.profile),
+        variant,
         patches,
         prebuilt: args.prebuilt,
     };

@@ -6,10 +6,10 @@ use serde_json::json;
 
 use crate::build;
 use crate::cli::Outcome;
-use crate::cli::args::BaseArg;
+use crate::cli::args::{BaseArg, VariantArgs};
 use crate::ctx::Ctx;
 use crate::error::Result;
-use crate::model::{Flavour, Profile, Variant};
+use crate::model::{Flavour, Variant};
 use crate::package::{Order, package};
 
 /// Flags of `package`.
@@ -23,15 +23,21 @@ pub struct PackageArgs {
     /// Where the models are to run
     #[arg(long, value_name = "NAME", default_value = "cpu")]
     backend: String,
-    /// What compilers were asked to do
-    #[arg(long, value_name = "NAME", default_value = "release", value_parser = super::build::profile())]
-    profile: Profile,
+    #[command(flatten)]
+    variant: VariantArgs,
     /// Replace an archive of that name that holds something else
     #[arg(long)]
     force: bool,
     /// The folder to write into [default: target/package]
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
+}
+
+impl PackageArgs {
+    /// How the build was made.
+    pub fn variant(&self) -> Variant {
+        self.variant.variant()
+    }
 }
 
 /// Runs the command.
@@ -42,13 +48,14 @@ pub fn run(ctx: &Ctx, args: PackageArgs) -> Result<Outcome> {
         true => Flavour::Vanilla,
         false => Flavour::Patched,
     };
+    let variant = args.variant();
     let dir = args
         .output
         .unwrap_or_else(|| ctx.project.target().join("package"));
     let order = Order {
         flavour,
         backend: &args.backend,
-        variant: Variant::of(args.profile),
+        variant,
         dir: &dir,
         force: args.force,
     };

@@ -12,7 +12,7 @@ use crate::error::{Result, ResultExt};
 use crate::gate::checks::{check, failed};
 use crate::gate::identity::Side;
 use crate::gate::work::{Found, Origin, Work};
-use crate::model::{ArtifactsAllow, CheckRecord, Verdict};
+use crate::model::{ArtifactsAllow, CheckRecord, Libraries, Verdict};
 use crate::patchset::{Patch, Series, count};
 use crate::symbols::{Outline, Symbol, SymbolKind};
 use elf::Elf;
@@ -35,7 +35,9 @@ pub fn gate(work: &Work<'_>, allow: &ArtifactsAllow) -> Result<Found> {
     }
     let declared = declared(origin.series);
     let mut checks = vec![files(&vanilla, &patched)];
-    checks.extend(all_exports(&pairs(&vanilla, &patched), &declared, allow));
+    let libraries = origin.patched.manifest.variant.libraries;
+    let pairs = pairs(&vanilla, &patched);
+    checks.extend(all_exports(&pairs, libraries, &declared, allow));
     checks.push(needs(&vanilla, &patched, allow));
     checks.extend(of_builds(origin)?);
     Ok(Found {
@@ -84,12 +86,17 @@ fn files(vanilla: &[Elf], patched: &[Elf]) -> CheckRecord {
     )
 }
 
-/// Exported symbols of each library. Without any there is nothing that could differ.
+/// Exported symbols of each library. Without any there is nothing that could differ; where they are inside the programs
+/// nothing is linked to them, so that nothing is asked.
 fn all_exports(
     pairs: &[(&Elf, &Elf)],
+    libraries: Libraries,
     declared: &BTreeSet<String>,
     allow: &ArtifactsAllow,
 ) -> Vec<CheckRecord> {
+    if pairs.is_empty() && libraries == Libraries::Static {
+        return Vec::new();
+    }
     if pairs.is_empty() {
         return vec![CheckRecord {
             name: "exports".to_owned(),
@@ -243,7 +250,12 @@ fn stamp(vanilla: &Build, patched: &Build, series: &Series) -> Result<CheckRecor
     };
     // Without a patch that brings the field, as `ext-core` does, there is none to be written into.
     let wanted = usize::from(series.patches.iter().any(brings));
-    if found.len() != wanted {
+    // With static libraries it is in every program that has the field linked to it.
+    let is_right = match patched.manifest.variant.libraries {
+        Libraries::Static if wanted > 0 => !found.is_empty(),
+        _ => found.len() == wanted,
+    };
+    if !is_right {
         reasons.push(format!(
             "{} carry a stamp, {}",
             count(found.len(), "library"),

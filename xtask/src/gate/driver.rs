@@ -25,7 +25,7 @@ pub fn runs(lookup: &dyn Lookup, root: &Path, files: &[PathBuf]) -> Result<()> {
         let images = match provenance::examine(&bytes) {
             Stamp::Sound(stamp) if stamp.backend == GateBackend::Cuda.name() => {
                 let toolkit = stamp.backend_tools.get(TOOLKIT);
-                let toolkit = toolkit.and_then(|text| text.parse().ok());
+                let toolkit = toolkit.and_then(|text| text.parse::<Version>().ok());
                 toolkits.extend(toolkit.filter(|toolkit| !toolkits.contains(toolkit)));
                 images::require(file, &bytes, &stamp.flags)?
             }

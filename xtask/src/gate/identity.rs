@@ -11,7 +11,7 @@ use crate::gate::client::Client;
 use crate::gate::device::Device;
 use crate::gate::server::is_library;
 use crate::model::{Artifact, Digest, Flavour, Provenance, SideStamp};
-pub use distinct::{indistinct, switched, undeclared};
+pub use distinct::{indistinct, switched, undeclared, unlike_variants, variant_that_ran};
 use loaded::Loaded;
 
 mod distinct;

@@ -109,6 +109,12 @@ pub trait Probe: Sync {
 
 /// Runs a gate of this kind.
 pub fn gate(work: &Work<'_>, plan: &LogitsPlan) -> Result<Found> {
+    let sides = [work.runner.baseline, work.runner.candidate];
+    if probe::is_static(sides.map(|side| side.program.as_path()))? {
+        return Ok(Found::skip(
+            "a build with static libraries has none that the probe could be linked to",
+        ));
+    }
     let Some(probes) = probe::Probes::prepare(work, plan)? else {
         return Ok(Found::skip(
             "a server that was named by path and is no build of this project has no headers, which \

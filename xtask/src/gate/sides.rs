@@ -397,6 +397,10 @@ pub fn remarks(
         unverified.map(move |what| format!("{name}, not verified: {what}"))
     });
     let mut remarks: Vec<String> = remarks.collect();
+    remarks.extend(both.iter().filter_map(|(name, side)| {
+        let what = identity::variant_that_ran(side)?;
+        Some(format!("{name}: {what}"))
+    }));
     if let Some(what) = other_flavour(&gate.baseline, baseline) {
         remarks.push(format!("the baseline {what}"));
     }
@@ -464,6 +468,7 @@ pub fn void(
         None => switches::unread(baseline, candidate)?,
         found => found,
     };
+    let found = found.or_else(|| identity::unlike_variants(baseline, candidate));
     Ok(found.map(|reason| match sides.dropped() {
         [] => reason,
         dropped if baseline.env == candidate.env => format!(

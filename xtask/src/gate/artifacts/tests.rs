@@ -292,6 +292,22 @@ fn the_stamp_must_be_that_of_the_manifest_and_of_the_series() {
             "{name}: {check:?}"
         );
     }
+    // With static libraries every program may have it, and one must.
+    let mut two = patched("t", b"set", Some(&id));
+    let mut more = two.manifest.artifacts[0].clone();
+    more.path = "out/bin/llama-server".to_owned();
+    fs_err::copy(
+        two.dir.join("out/bin/libllama.so"),
+        two.dir.join(&more.path),
+    )
+    .unwrap();
+    two.manifest.artifacts.push(more);
+    assert_eq!(judged(&two).verdict, Fail, "two libraries");
+    two.manifest.variant.libraries = Libraries::Static;
+    assert_eq!(judged(&two).verdict, Pass, "{:?}", judged(&two));
+    let mut none = patched("c", b"set", None);
+    none.manifest.variant.libraries = Libraries::Static;
+    assert_eq!(judged(&none).verdict, Fail);
     // Where no patch brings the field there is none, and that is all right.
     let of = |build: &Build| stamp(&vanilla, build, &without).unwrap();
     let bare = patched("f", b"set", None);
@@ -320,10 +336,13 @@ fn builds_without_a_library_in_common_say_nothing() {
     let (old, new) = (elf("a.so", &OLD, &[]), elf("b.so", &OLD, &[]));
     let (old, new) = ([old], [new]);
     let allow = ArtifactsAllow::default();
-    let of = |pairs: &[(&Elf, &Elf)]| -> Vec<Verdict> {
-        let checks = all_exports(pairs, &BTreeSet::new(), &allow);
+    let of = |libraries, pairs: &[(&Elf, &Elf)]| -> Vec<Verdict> {
+        let checks = all_exports(pairs, libraries, &BTreeSet::new(), &allow);
         checks.iter().map(|check| check.verdict).collect()
     };
-    assert_eq!(of(&pairs(&old, &new)), [Inconclusive]);
-    assert_eq!(of(&pairs(&old, &old)), [Pass]);
+    assert_eq!(of(Libraries::Shared, &pairs(&old, &new)), [Inconclusive]);
+    assert_eq!(of(Libraries::Shared, &pairs(&old, &old)), [Pass]);
+    // Where they are inside the programs there is none, and one that is there all the same is looked at.
+    assert_eq!(of(Libraries::Static, &pairs(&old, &new)), []);
+    assert_eq!(of(Libraries::Static, &pairs(&old, &old)), [Pass]);
 }

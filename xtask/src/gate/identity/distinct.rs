@@ -1,6 +1,7 @@
 //! Whether two sides are two things, and whether what is switched is a switch.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use super::Side;
 use crate::gate::remote;
@@ -70,6 +71,61 @@ fn have_same_files(baseline: &Side, candidate: &Side) -> bool {
     let (left, right) = (baseline.loaded_digests(), candidate.loaded_digests());
     let are_seen = !left.is_empty() && !right.is_empty();
     files(baseline) == files(candidate) && !(are_seen && left != right)
+}
+
+/// How the library of a variant of the CPU backend is called, up to the variant's name.
+const CPU_VARIANT: &str = "libggml-cpu-";
+
+/// The variants of the CPU backend of a build that has several: those that its servers have loaded, and the number of all.
+fn variants(side: &Side) -> (BTreeSet<String>, usize) {
+    let name = |path: &Path| {
+        let name = path.file_name()?.to_str()?;
+        name.starts_with(CPU_VARIANT).then(|| name.to_owned())
+    };
+    let loaded = side.loaded();
+    let artifacts = side.stamp.artifacts.iter();
+    let all = artifacts.filter_map(|artifact| name(Path::new(&artifact.path)));
+    (
+        loaded.iter().filter_map(|path| name(path)).collect(),
+        all.count(),
+    )
+}
+
+/// What a gate on a build with variants for processors says of: one of them.
+pub fn variant_that_ran(side: &Side) -> Option<String> {
+    let (ran, all) = variants(side);
+    let names = ran
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
+    (!ran.is_empty()).then(|| {
+        format!(
+            "of {all} variants of the CPU backend it had loaded {names}; no other one was judged"
+        )
+    })
+}
+
+/// Why comparing two builds of this project says nothing of the patches, where they have loaded other variants of the CPU
+/// backend: one that cannot be loaded is passed over in silence, and another one computes.
+pub fn unlike_variants(baseline: &Side, candidate: &Side) -> Option<String> {
+    let ((left, _), (right, _)) = (variants(baseline), variants(candidate));
+    if !baseline.is_built() || !candidate.is_built() || left == right {
+        return None;
+    }
+    let show = |names: &BTreeSet<String>| match names.len() {
+        0 => "none".to_owned(),
+        _ => names
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", "),
+    };
+    Some(format!(
+        "baseline and candidate have loaded different variants of the CPU backend: {} and {}",
+        show(&left),
+        show(&right)
+    ))
 }
 
 /// The variables that make two sides out of what runs the same bytes; none where it does not, or is not known.

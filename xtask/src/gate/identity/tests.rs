@@ -296,3 +296,56 @@ fn two_sides_of_which_nothing_was_seen_are_no_comparison() {
     assert_eq!(indistinct(&baseline, &candidate), None);
     assert!(baseline.final_stamp().unwrap().unverified.is_empty());
 }
+
+/// A library that cannot be loaded is passed over, and another one computes: that is no comparison of the patches.
+#[test]
+fn two_builds_must_load_the_same_variant_of_the_cpu_backend() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["libggml-cpu-x64.so", "libggml-cpu-haswell.so"];
+    let side = |name: &str, flavour, text: &str| {
+        let mut build = build(&dir.path().join(name), flavour, text);
+        for name in names {
+            let path = build.dir.join("out/bin").join(name);
+            fs_err::write(&path, format!("{text}{name}")).unwrap();
+            let artifact = artifact(&path, &build.dir).unwrap();
+            build.manifest.artifacts.push(artifact);
+        }
+        Side::of_build(&build, flavour, BTreeMap::new()).unwrap()
+    };
+    let load = |side: &Side, name: &str| {
+        let path = side.dir.join("out/bin").join(name).canonicalize().unwrap();
+        side.check_loaded(&BTreeSet::from([path])).unwrap();
+    };
+    let baseline = side("v", Flavour::Vanilla, "");
+    let (same, other, none) = (
+        side("same", Flavour::Patched, "a"),
+        side("other", Flavour::Patched, "b"),
+        side("none", Flavour::Patched, "c"),
+    );
+    assert_eq!(variant_that_ran(&baseline), None, "nothing ran yet");
+    load(&baseline, "libggml-cpu-haswell.so");
+    load(&same, "libggml-cpu-haswell.so");
+    load(&other, "libggml-cpu-x64.so");
+    load(&none, "libllama.so.1");
+    assert_eq!(unlike_variants(&baseline, &same), None);
+    for (candidate, what) in [
+        (&other, "libggml-cpu-haswell.so and libggml-cpu-x64.so"),
+        (&none, "libggml-cpu-haswell.so and none"),
+    ] {
+        let reason = unlike_variants(&baseline, candidate).unwrap();
+        assert!(reason.ends_with(what), "{reason}");
+    }
+    let said = variant_that_ran(&other).unwrap();
+    assert!(said.contains("of 2 variants") && said.contains("libggml-cpu-x64.so;"), "{said}");
+    // The user's own servers may be of any two sorts.
+    let path = |side: &Side| Side::of_path(&side.program, BTreeMap::new()).unwrap();
+    let (left, right) = (path(&baseline), path(&other));
+    load_by_path(&left, "libggml-cpu-haswell.so");
+    load_by_path(&right, "libggml-cpu-x64.so");
+    assert_eq!(unlike_variants(&left, &right), None);
+}
+
+fn load_by_path(side: &Side, name: &str) {
+    let path = side.dir.join(name).canonicalize().unwrap();
+    side.check_loaded(&BTreeSet::from([path])).unwrap();
+}

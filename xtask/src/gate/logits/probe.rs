@@ -17,7 +17,7 @@ use crate::gate::runner::ServerRunner;
 use crate::gate::server::{log_tail, removed_variables, sanitizer};
 use crate::gate::session::{Halt, Prompt, Run};
 use crate::gate::work::Work;
-use crate::model::{Artifact, Digest, Flash, LogitsSetting, ProbeStamp};
+use crate::model::{Artifact, Digest, Flash, Libraries, LogitsSetting, ProbeStamp};
 use crate::process::{Group, Signal, capture, describe, last_lines, tied};
 
 /// The source.
@@ -35,6 +35,17 @@ pub const BROUGHT: &str = "probe/logits";
 
 /// How often a running probe is looked at.
 const POLL: Duration = Duration::from_millis(2);
+
+/// Whether one of these programs is of a build of this project that has its libraries inside its programs.
+pub fn is_static(programs: [&Path; 2]) -> Result<bool> {
+    for program in programs {
+        let build = Build::of_program(program)?;
+        if build.is_some_and(|build| build.manifest.variant.libraries == Libraries::Static) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
 
 /// The probes of both sides.
 pub struct Probes<'a> {

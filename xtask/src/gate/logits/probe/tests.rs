@@ -147,3 +147,23 @@ fn a_probe_that_dies_stops_early_or_hangs_is_an_error() {
         assert!(error.to_string().contains(word), "{script}: {error}");
     }
 }
+
+#[test]
+fn a_build_with_static_libraries_has_no_probe() {
+    let dir = tempfile::tempdir().unwrap();
+    let put = |name: &str, libraries| {
+        let mut build = build(&dir.path().join(name));
+        build.manifest.variant.libraries = libraries;
+        crate::model::write_json(&build.dir.join("build.json"), &build.manifest).unwrap();
+        build.program("llama-server")
+    };
+    let (shared, inside) = (
+        put("shared", Libraries::Shared),
+        put("static", Libraries::Static),
+    );
+    assert!(!is_static([&shared, &shared]).unwrap());
+    assert!(is_static([&shared, &inside]).unwrap());
+    assert!(is_static([&inside, &shared]).unwrap());
+    // Of a program by path nothing is known.
+    assert!(!is_static([Path::new("/x/llama-server"), &shared]).unwrap());
+}
