@@ -21,6 +21,7 @@ use crate::build::{self, Build, provenance};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::exchange::{self, Format};
+use crate::gate;
 use crate::model::{Base, Digest, Flavour, Variant};
 use crate::patchset::Series;
 use crate::sbom::{self, PatchFile};
@@ -65,7 +66,7 @@ pub struct Order<'a> {
 }
 
 /// Packs the finished build of `base`. A build that is not what its manifest says, or whose
-/// files carry no stamp that holds, or that is of another series, is a finding; an archive of that
+/// files carry no stamp that holds, or that is of another base or series, is a finding; an archive of that
 /// name that holds something else is a usage error.
 pub fn package(ctx: &Ctx, base: &Base, order: &Order<'_>) -> Result<Package> {
     let Order {
@@ -91,6 +92,14 @@ pub fn package(ctx: &Ctx, base: &Base, order: &Order<'_>) -> Result<Package> {
     };
     if let Some(first) = build::check(&build)?.first() {
         return Err(Error::finding(format!("{first}")).hint(hint()));
+    }
+    if let Some(what) = gate::of_another_base(&build.manifest, base) {
+        return Err(Error::finding(format!(
+            "{} is no build of {} as it is now: {what}",
+            build.manifest.name(),
+            base.id
+        ))
+        .hint(hint()));
     }
     let pristine = crate::vendor::ensure(ctx, base)?;
     let mut items = files(&build)?;
@@ -283,6 +292,59 @@ fn archive(top: &str, items: &BTreeMap<String, Item>) -> std::io::Result<Vec<u8>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::BuildManifest;
+    use crate::toy::Toy;
+
+    #[test]
+    fn vanilla_of_another_base_is_not_packed() {
+        let toy = Toy::with_two_patches();
+        let base = toy.pristine.base.clone();
+        let out = toy.root().join("packed");
+        let says = |change: &dyn Fn(&mut BuildManifest)| {
+            let mut manifest = BuildManifest {
+                schema: 1,
+                base: base.id.clone(),
+                tree: base.tree,
+                flavour: Flavour::Vanilla,
+                backend: "cpu".to_owned(),
+                variant: Variant::default(),
+                patchset: None,
+                source: base.tree,
+                flags: BTreeMap::new(),
+                compilers: BTreeMap::new(),
+                cmake: String::new(),
+                ninja: String::new(),
+                launcher: None,
+                backend_tools: BTreeMap::new(),
+                artifacts: Vec::new(),
+            };
+            change(&mut manifest);
+            let dir = toy.ctx.project.build_dir(&base.id, Flavour::Vanilla, "cpu");
+            let beside = dir.join("out/bin").join(build::BESIDE);
+            fs_err::create_dir_all(dir.join("out/bin")).unwrap();
+            for file in [dir.join("build.json"), beside] {
+                crate::model::write_json(&file, &manifest).unwrap();
+            }
+            let order = Order {
+                flavour: Flavour::Vanilla,
+                backend: "cpu",
+                variant: Variant::default(),
+                dir: &out,
+                force: false,
+            };
+            let error = package(&toy.ctx, &base, &order).unwrap_err();
+            assert!(!out.exists());
+            error.to_string()
+        };
+        let other = Digest::of(b"other");
+        let tree = says(&|manifest| (manifest.tree, manifest.source) = (other, other));
+        assert!(tree.contains("it was built from the tree"), "{tree}");
+        let source = says(&|manifest| manifest.source = other);
+        assert!(source.contains("its sources are"), "{source}");
+        // That of the base comes further: to what a build without a folder lacks.
+        let right = says(&|_| {});
+        assert!(!right.contains("is no build of"), "{right}");
+    }
 
     #[test]
     fn the_same_items_give_the_same_bytes_and_can_be_unpacked() {

@@ -83,7 +83,7 @@ mod variant;
 pub mod work;
 
 pub use choose::LeftOut;
-pub use sides::{built_for, ready_builds};
+pub use sides::{built_for, of_another_base, ready_builds};
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

@@ -373,14 +373,34 @@ fn found(ctx: &Ctx, base: &Base, series: &Series, backend: GateBackend) -> Resul
 
 /// Why a build is not of `base` and `series`.
 fn stale(manifest: &BuildManifest, base: &Base, series: &Series) -> Option<String> {
-    if manifest.tree != base.tree {
-        return Some(format!("it was built from the tree {}", manifest.tree));
+    if let Some(what) = of_another_base(manifest, base) {
+        return Some(what);
     }
     let set = manifest.patchset.as_ref()?;
     (set.id != series.id).then(|| {
         let (there, wanted) = (set.id.short(), series.id.short());
         format!("it carries the patch set {there}, the series is {wanted}")
     })
+}
+
+/// Why a build was not made from `base`, whatever series it carries; vanilla is made from that and nothing else.
+pub fn of_another_base(manifest: &BuildManifest, base: &Base) -> Option<String> {
+    if manifest.tree != base.tree {
+        return Some(format!("it was built from the tree {}", manifest.tree));
+    }
+    let is_vanilla = manifest.flavour == Flavour::Vanilla;
+    match (is_vanilla, &manifest.patchset) {
+        (true, Some(set)) => Some(format!(
+            "it is vanilla and carries the patch set {}",
+            set.id.short()
+        )),
+        (true, None) if manifest.source != manifest.tree => Some(format!(
+            "it is vanilla, and its sources are {} in place of the tree",
+            manifest.source
+        )),
+        (false, None) => Some("it is patched and carries no patch set".to_owned()),
+        _ => None,
+    }
 }
 
 /// What a reader of the verdict has to know of the sides: what could not be checked of servers that ran
@@ -531,10 +551,21 @@ mod tests {
             surroundings: Default::default(),
             artifacts: Vec::new(),
         };
-        let stale = |tree, set| stale(&manifest(tree, set), &base, &series);
-        assert_eq!(stale(base.tree, series.id), None);
+        let is_stale = |tree, set| stale(&manifest(tree, set), &base, &series);
+        assert_eq!(is_stale(base.tree, series.id), None);
         let other = Digest::of(b"other");
-        assert!(stale(base.tree, other).unwrap().contains("patch set"));
-        assert!(stale(other, series.id).unwrap().contains("tree"));
+        assert!(is_stale(base.tree, other).unwrap().contains("patch set"));
+        assert!(is_stale(other, series.id).unwrap().contains("tree"));
+        // Vanilla is the base, and nothing else.
+        let mut vanilla = manifest(base.tree, series.id);
+        vanilla.flavour = Flavour::Vanilla;
+        let says = |manifest: &BuildManifest| stale(manifest, &base, &series).unwrap_or_default();
+        assert!(says(&vanilla).contains("vanilla and carries the patch set"));
+        vanilla.patchset = None;
+        assert!(says(&vanilla).contains("its sources are"));
+        vanilla.source = base.tree;
+        assert_eq!(says(&vanilla), "");
+        vanilla.flavour = Flavour::Patched;
+        assert!(says(&vanilla).contains("carries no patch set"));
     }
 }
