@@ -186,6 +186,11 @@ mod tests {
             inspect(&dir.path().join("none")).unwrap_err().kind(),
             crate::Kind::Usage
         );
+        // Under another name, and without the manifest that would say so.
+        let other = tempfile::tempdir().unwrap();
+        let renamed = other.path().join("false");
+        fs::write(&renamed, &good).unwrap();
+        refused(&renamed, "was built as true");
         // Stamped anew by somebody else: the file is sound, the manifest is of another one.
         let mut forged = stamped_as(&good, "other");
         std::mem::swap(&mut edited, &mut forged);

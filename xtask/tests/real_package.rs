@@ -294,6 +294,11 @@ fn what_may_not_be_packed_is_refused_and_leaves_nothing() {
     other.flavour = Flavour::Patched;
     write(&other);
     refused(1, "holds the patched build");
+    // Of another tree, under the name of the base.
+    let mut older = manifest.clone();
+    older.tree = Digest::of(b"older");
+    write(&older);
+    refused(1, "it was built from the tree");
 }
 
 #[test]

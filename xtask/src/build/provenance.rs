@@ -131,10 +131,34 @@ pub fn stamped(plain: &[u8], of: impl FnOnce(Digest) -> Provenance) -> Option<Ve
     append(plain, &of(Digest::of(plain)))
 }
 
-/// Fails unless `path` carries a stamp that holds; gives it. What cannot carry one has none.
+/// Whether a file called `name` may be the one that was built as `built`. A library has several names: `libllama.so.0.5.0`
+/// is `libllama.so.0` where links cannot be copied.
+fn is_called(name: &str, built: &str) -> bool {
+    let stem = |name: &str| {
+        let (stem, version) = name.split_once(".so")?;
+        (version.is_empty() || version.starts_with('.')).then(|| stem.to_owned())
+    };
+    name == built || stem(name).is_some_and(|found| stem(built) == Some(found))
+}
+
+/// Fails unless `path` carries a stamp that holds, and is called as the stamp says; gives it. What cannot carry one has none.
+///
+/// The name decides what a file is taken for: one variant of the CPU backend that lies in the place of another is loaded as
+/// that, and both are of one build.
 pub fn require(path: &Path) -> Result<Option<Provenance>> {
     let show = path.display();
-    match read(path).context(|| format!("reading {show}"))? {
+    let stamp = read(path).context(|| format!("reading {show}"))?;
+    let real = path.canonicalize()?;
+    let name = real.file_name().unwrap_or_default().to_string_lossy();
+    match stamp {
+        Stamp::Sound(stamp) if !is_called(&name, &stamp.file) => Err(Error::finding(format!(
+            "{show} was built as {}, and lies here under another name",
+            stamp.file
+        ))
+        .hint(format!(
+            "give it the name that it was built with: {}",
+            stamp.file
+        ))),
         Stamp::Sound(stamp) => Ok(Some(*stamp)),
         Stamp::NotElf if cfg!(not(target_os = "linux")) => Ok(None),
         Stamp::NotElf => Err(Error::finding(format!(

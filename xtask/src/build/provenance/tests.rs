@@ -164,3 +164,44 @@ fn no_bytes_make_it_panic() {
         }
     }
 }
+
+#[test]
+fn a_file_under_another_name_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let says = |name: &str, built: &str| {
+        let of = |content| Provenance {
+            file: built.to_owned(),
+            ..provenance(content)
+        };
+        let file = dir.path().join(name);
+        fs_err::write(&file, stamped(&program(), of).unwrap()).unwrap();
+        require(&file).map(|found| found.is_some())
+    };
+    for (name, built) in [
+        ("llama-server", "llama-server"),
+        ("libggml-cpu-x64.so", "libggml-cpu-x64.so"),
+        // Where links cannot be copied a library has the name of one.
+        ("libllama.so.0", "libllama.so.0.5.0"),
+        ("libllama.so", "libllama.so.0.5.0"),
+    ] {
+        assert!(says(name, built).unwrap(), "{name} of {built}");
+    }
+    for (name, built) in [
+        ("libggml-cpu-x64.so", "libggml-cpu-haswell.so"),
+        ("libggml-cpu.so.0", "libggml-cpu-x64.so"),
+        ("llama-server", "llama-bench"),
+        ("llama-server", "llama-server.so"),
+        ("libllama.source", "libllama.so"),
+        ("libllama.so", ""),
+    ] {
+        let error = says(name, built).unwrap_err();
+        assert_eq!(error.kind(), crate::Kind::Finding);
+        let words = format!("was built as {built}, and lies here");
+        assert!(error.message().contains(&words), "{error}");
+    }
+    // What a link leads to has the name that counts.
+    let link = dir.path().join("another");
+    says("libllama.so.0.5.0", "libllama.so.0.5.0").unwrap();
+    std::os::unix::fs::symlink("libllama.so.0.5.0", &link).unwrap();
+    assert!(require(&link).unwrap().is_some());
+}

@@ -336,13 +336,47 @@ fn two_builds_must_load_the_same_variant_of_the_cpu_backend() {
         assert!(reason.ends_with(what), "{reason}");
     }
     let said = variant_that_ran(&other).unwrap();
-    assert!(said.contains("of 2 variants") && said.contains("libggml-cpu-x64.so;"), "{said}");
+    assert!(
+        said.contains("of 2 variants") && said.contains("libggml-cpu-x64.so;"),
+        "{said}"
+    );
     // The user's own servers may be of any two sorts.
     let path = |side: &Side| Side::of_path(&side.program, BTreeMap::new()).unwrap();
     let (left, right) = (path(&baseline), path(&other));
     load_by_path(&left, "libggml-cpu-haswell.so");
     load_by_path(&right, "libggml-cpu-x64.so");
     assert_eq!(unlike_variants(&left, &right), None);
+}
+
+/// Both are of one build, and both stamps hold.
+#[test]
+fn a_library_in_the_place_of_another_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let plain = fs_err::read("/bin/true").unwrap();
+    let manifest = build(&dir.path().join("m"), Flavour::Vanilla, "").manifest;
+    let put = |name: &str, built: &str| {
+        let of = |content| Provenance::of(&manifest, built, content);
+        let bytes = provenance::stamped(&plain, of).unwrap();
+        fs_err::write(dir.path().join(name), bytes).unwrap();
+    };
+    let check = || {
+        let program = dir.path().join("llama-server");
+        let mut side = Side::of_path(&program, BTreeMap::new()).unwrap();
+        side.check_stamps()
+    };
+    put("llama-server", "llama-server");
+    put("libggml-cpu-x64.so", "libggml-cpu-x64.so");
+    put("libggml-cpu-haswell.so", "libggml-cpu-haswell.so");
+    check().unwrap();
+    put("libggml-cpu-x64.so", "libggml-cpu-haswell.so");
+    let error = check().unwrap_err();
+    assert_eq!(error.kind(), Kind::Finding);
+    assert!(
+        error
+            .to_string()
+            .contains("was built as libggml-cpu-haswell.so"),
+        "{error}"
+    );
 }
 
 fn load_by_path(side: &Side, name: &str) {
