@@ -33,6 +33,7 @@
 //! | `checks` | questions with yes or no, which several kinds ask |
 //! | `goldens` | what was recorded once, and `--bless` |
 //! | `store` | records as plain files, run by run |
+//! | `cases` | what a record judges, one by one, whatever its kind |
 //! | `table`, `report` | records for people |
 //! | `work` | what a kind of gate is given and gives back |
 //!
@@ -44,6 +45,7 @@
 pub mod acceptance;
 pub mod artifacts;
 pub mod bisect;
+pub mod cases;
 pub mod chash;
 pub mod checks;
 mod choose;

@@ -1,11 +1,13 @@
 //! Records of a host into the store: only those that were asked for, of what was brought.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::Kind;
 use crate::error::{Error, Result};
+use crate::gate::cases::{cases, worst};
 use crate::gate::definition::Plan;
 use crate::gate::device;
 use crate::gate::missing::draft_note;
@@ -14,7 +16,9 @@ use crate::hosts::Task;
 use crate::hosts::kit::{Brought, Kit};
 use crate::hosts::matrix::Cell;
 use crate::hosts::ssh::visible;
-use crate::model::{Artifact, GateRecord, ModelSource, SideDefinition, SideStamp, SkippedGate};
+use crate::model::{
+    Digest, GateRecord, ModelSource, SideDefinition, SideStamp, SkippedGate, Verdict,
+};
 
 /// Stores what lies below `back`, the copy of a host's folder, as the run of `writer`. Gives one cell
 /// for each gate of the task.
@@ -53,8 +57,9 @@ pub fn records(task: &Task, kit: &Kit, writer: &Writer, back: &Path) -> Result<V
                 Some(why) => cell.reason = Some(format!("its record was left out: {why}")),
                 None => {
                     cell.file = Some(writer.add(&mut record)?);
-                    cell.verdict = Some(record.verdict);
-                    cell.reason = record.reason.clone().or_else(|| first_reason(&record));
+                    let (verdict, reason) = judged(&record);
+                    cell.verdict = Some(verdict);
+                    cell.reason = reason;
                 }
             }
         } else if let Some(skipped) = there.iter().find(|skipped| skipped.gate == *gate) {
@@ -68,17 +73,21 @@ pub fn records(task: &Task, kit: &Kit, writer: &Writer, back: &Path) -> Result<V
     Ok(cells)
 }
 
-/// The first reason that a part of the record gives.
-fn first_reason(record: &GateRecord) -> Option<String> {
-    let cells = record
-        .cells
-        .iter()
-        .filter(|cell| cell.verdict == record.verdict);
-    let mut reasons = cells.filter_map(|cell| {
-        let reason = cell.reason.as_ref()?;
-        Some(format!("{}, n_max {}: {reason}", cell.prompt, cell.n_max))
-    });
-    reasons.next()
+/// What a record says, or the worse of what its parts say, and why: it comes from a machine that is not this one.
+fn judged(record: &GateRecord) -> (Verdict, Option<String>) {
+    let cases = cases(record);
+    let verdict = worst(record.verdict, &cases);
+    let mut parts = cases.iter().filter(|case| case.verdict == verdict);
+    if verdict != record.verdict {
+        let name = parts
+            .next()
+            .map_or("a part of it", |case| case.name.as_str());
+        let headline = record.verdict;
+        let reason = format!("its record says {headline}, and of {name} it says {verdict}");
+        return (verdict, Some(reason));
+    }
+    let first = parts.find_map(|case| Some(format!("{}: {}", case.name, case.reason.as_ref()?)));
+    (verdict, record.reason.clone().or(first))
 }
 
 /// Why a record is not of what was asked for, or not of what was brought.
@@ -101,8 +110,9 @@ fn foreign(plan: &Plan, brought: &Brought, record: &GateRecord) -> Option<String
             continue;
         };
         let backend = device::backend(definition, side).name();
-        let is_of = |file: &Artifact| brought.holds(flavour, backend, &file.sha256);
-        if stamp.artifacts.is_empty() || !stamp.artifacts.iter().all(is_of) {
+        // All of them: a list of some files of it says nothing of the server.
+        let ran: BTreeSet<Digest> = stamp.artifacts.iter().map(|file| file.sha256).collect();
+        if !brought.consists_of(flavour, backend, &ran) {
             return Some(format!(
                 "its {name} {} is not the {flavour} build for {backend} that was brought",
                 stamp.server
@@ -177,7 +187,10 @@ pub fn error(back: &Path) -> Option<Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Digest, Flavour};
+    use crate::gate::store::Intent;
+    use crate::hosts::kit::Part;
+    use crate::model::{Artifact, CellRecord, Flavour, HostStamp};
+    use crate::toy::{Toy, put};
 
     #[test]
     fn the_error_of_the_other_end_keeps_its_kind_and_hints() {
@@ -235,6 +248,23 @@ mod tests {
             );
         }
         assert!(why(&|record| record.baseline.artifacts.clear()).contains("vanilla"));
+        // A part of it, in which the server may be missing, and more than it.
+        let more = |record: &mut GateRecord| {
+            let mut more = record.baseline.artifacts[0].clone();
+            more.sha256 = Digest::of(b"vanilla-library");
+            record.baseline.artifacts.push(more);
+        };
+        assert!(why(&more).contains("is not the vanilla build"));
+        let mut with = brought.clone();
+        with.add(Flavour::Vanilla, "cpu", Digest::of(b"vanilla-library"));
+        let of_more = |change: &dyn Fn(&mut GateRecord)| {
+            let mut record = crate::gate::testing::record(&|_, _, _| {});
+            record.definition = plan.common().digest;
+            change(&mut record);
+            foreign(&plan, &with, &record).unwrap_or_default()
+        };
+        assert_eq!(of_more(&more), "");
+        assert!(of_more(&|_| {}).contains("is not the vanilla build"));
         let other = |record: &mut GateRecord| record.model.sha256 = Digest::of(b"another");
         assert!(why(&other).contains("its model is not the"));
         let probe = |program: &'static [u8]| {
@@ -262,6 +292,99 @@ mod tests {
             record.notes.push(note);
         };
         assert_eq!(of(&drafts, &noted), "");
+    }
+
+    #[test]
+    fn a_headline_that_its_parts_do_not_bear_out_is_not_believed() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let project = crate::project::Project::new(root, root).unwrap();
+        let plans = crate::gate::definition::load(&project, &["chash".to_owned()], false);
+        let plan = plans.unwrap().remove(0);
+        let ModelSource::Fixture(fixture) = plan.common().definition.model.clone() else {
+            panic!("chash runs on a fixture");
+        };
+        let toy = Toy::with_two_patches();
+        let mut kit = Kit::new(&toy.ctx, &toy.pristine.base, &toy.load()).unwrap();
+        put(&toy.root().join("m"), "gguf");
+        kit.add_fixture(&fixture, &toy.root().join("m")).unwrap();
+        for flavour in [Flavour::Vanilla, Flavour::Patched] {
+            kit.add_build(&toy.ctx, &build(&toy, flavour)).unwrap();
+        }
+        let task = Task {
+            host: toml::from_str("name = \"a\"\naddress = \"a\"\n").unwrap(),
+            plans: vec![plan.clone()],
+            skipped: Vec::new(),
+            named: true,
+            quick: false,
+            part: Part::default(),
+            backends: Default::default(),
+        };
+        let intent = || Intent {
+            command: String::new(),
+            quick: false,
+            named: true,
+            gates: vec!["chash".to_owned()],
+            skipped: Vec::new(),
+            host: HostStamp {
+                name: None,
+                system: String::new(),
+                processors: 1,
+                model: None,
+            },
+        };
+        let said = |change: &dyn Fn(&mut CellRecord)| {
+            let mut record = crate::gate::testing::record(&|_, _, _| {});
+            record.definition = plan.common().digest;
+            assert_eq!(record.verdict, Verdict::Pass);
+            change(&mut record.cells[0]);
+            let back = tempfile::tempdir().unwrap();
+            let there = Store::below(&back.path().join("target/gate"));
+            there.begin(intent()).unwrap().add(&mut record).unwrap();
+            let here = tempfile::tempdir().unwrap();
+            let writer = Store::below(here.path()).begin(intent()).unwrap();
+            let cells = records(&task, &kit, &writer, back.path()).unwrap();
+            let reason = cells[0].reason.clone().unwrap_or_default();
+            (cells[0].verdict, reason)
+        };
+        assert_eq!(said(&|_| {}), (Some(Verdict::Pass), String::new()));
+        for verdict in [Verdict::Fail, Verdict::Inconclusive] {
+            let (found, reason) = said(&|cell| cell.verdict = verdict);
+            assert_eq!(found, Some(verdict), "{reason}");
+            let words = "its record says pass, and of ";
+            assert!(reason.starts_with(words) && reason.ends_with(&verdict.to_string()));
+        }
+    }
+
+    /// One whose server is what made-up records say that it is.
+    fn build(toy: &Toy, flavour: Flavour) -> crate::build::Build {
+        let dir = toy.ctx.project.build_dir("toy", flavour, "cpu");
+        let path = "out/bin/llama-server".to_owned();
+        put(&dir.join(&path), &flavour.to_string());
+        crate::build::Build {
+            manifest: crate::model::BuildManifest {
+                schema: 1,
+                base: "toy".to_owned(),
+                tree: Digest::of(b""),
+                flavour,
+                backend: "cpu".to_owned(),
+                variant: Default::default(),
+                patchset: None,
+                source: Digest::of(b""),
+                flags: Default::default(),
+                compilers: Default::default(),
+                cmake: String::new(),
+                ninja: String::new(),
+                launcher: None,
+                backend_tools: Default::default(),
+                artifacts: vec![Artifact {
+                    size: 0,
+                    sha256: Digest::of_file(&dir.join(&path)).unwrap(),
+                    content: None,
+                    path,
+                }],
+            },
+            dir,
+        }
     }
 
     #[test]

@@ -55,10 +55,9 @@ impl Brought {
         brought.unwrap_or(&names[0]).clone()
     }
 
-    /// Whether a program or library of this digest is part of that very build.
-    pub fn holds(&self, flavour: Flavour, backend: &str, digest: &Digest) -> bool {
-        let build = self.builds.get(&self.name(flavour, backend));
-        build.is_some_and(|files| files.contains(digest))
+    /// Whether programs and libraries of these digests are those of that very build: no other one, and none less.
+    pub fn consists_of(&self, flavour: Flavour, backend: &str, files: &BTreeSet<Digest>) -> bool {
+        self.builds.get(&self.name(flavour, backend)) == Some(files)
     }
 
     /// Whether the program that reads logits of that build has this digest.

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::gate::missing;
 use crate::gate::store::{Store, StoredRun};
 use crate::model::{GateRecord, RunRecord, SkippedGate, Verdict};
-use crate::report::cases::{Case, cases, rank};
+use crate::report::cases::{Case, cases, rank, worst};
 use crate::report::history::{Past, past};
 use crate::report::visible::{all_visible, visible};
 
@@ -79,14 +79,7 @@ impl Gate {
     /// missing.
     pub fn verdict(&self) -> Verdict {
         match &self.state {
-            State::Recorded { record, cases, .. } => {
-                let judged = cases.iter().any(|case| case.verdict != Verdict::Skipped);
-                let parts = Verdict::all(cases.iter().map(|case| case.verdict));
-                match judged && rank(parts) < rank(record.verdict) {
-                    true => parts,
-                    false => record.verdict,
-                }
-            }
+            State::Recorded { record, cases, .. } => worst(record.verdict, cases),
             State::Missing { .. } => Verdict::Inconclusive,
             State::Skipped { .. } => Verdict::Skipped,
         }

@@ -5,7 +5,6 @@
 //! | --- | --- |
 //! | `gather` | runs of the store as one [`Report`] |
 //! | `visible` | text of records as it may be shown |
-//! | `cases` | what a gate judged, one by one, whatever its kind |
 //! | `speeds` | speed and acceptance by configuration, as one table |
 //! | `history` | what earlier runs said |
 //! | `chart`, `plots` | SVG: how a chart is drawn, and which there are |
@@ -15,7 +14,6 @@
 //! A new kind of gate needs nothing here: its table is that of [`crate::gate::table::rows`], and
 //! objects with a verdict in its record are found. A plot of its own goes into `plots`.
 
-pub mod cases;
 mod chart;
 pub mod compare;
 pub mod gather;
@@ -33,6 +31,7 @@ use std::path::{Path, PathBuf};
 
 use crate::ctx::Ctx;
 use crate::error::Result;
+pub use crate::gate::cases;
 use crate::gate::store::Store;
 pub use gather::{Gate, Report, State};
 pub use html::html;

@@ -157,6 +157,17 @@ fn named(path: &str, map: &serde_json::Map<String, Value>) -> String {
     }
 }
 
+/// The verdict of a record, or the worse one that its own parts have: a headline that says more than what it stands
+/// over is not believed.
+pub fn worst(headline: Verdict, cases: &[Case]) -> Verdict {
+    let judged = cases.iter().any(|case| case.verdict != Verdict::Skipped);
+    let parts = Verdict::all(cases.iter().map(|case| case.verdict));
+    match judged && rank(parts) < rank(headline) {
+        true => parts,
+        false => headline,
+    }
+}
+
 /// Worst first.
 pub fn rank(verdict: Verdict) -> u8 {
     match verdict {
