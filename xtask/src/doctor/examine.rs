@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::build::lookup::Lookup;
 use crate::build::packages::{Package, install_command};
 use crate::build::tools::{self, CompilerCommand, Found};
-use crate::build::{Build, cuda, provision, vulkan};
+use crate::build::{Build, cuda, launcher, provision, vulkan};
 use crate::ctx::Ctx;
 use crate::doctor::{Check, Need, State};
 use crate::error::Result;
@@ -226,15 +226,27 @@ impl Examiner<'_> {
         check
     }
 
+    /// What builds call compilers through, as they choose it. One that was asked for and cannot be called breaks them.
     fn launcher(&self, wanted: &Toolchains) -> Check {
-        let mut check = self.missing("compiler cache", Need::Optional, "rebuilding fast");
-        match tools::launcher(self.lookup, wanted) {
-            Some(program) => {
+        let mut check = self.missing("compiler launcher", Need::Optional, "rebuilding fast");
+        match launcher::choose(self.lookup, wanted) {
+            Ok(Some(program)) => {
                 check.state = State::Ok;
                 check.found = Some(format!("{} {}", program.name(), program.version));
                 check.path = Some(program.path.display().to_string());
             }
-            None => check.fix = Some(install_command(self.lookup, &[Package::Ccache])),
+            Ok(None) if self.lookup.var(launcher::VAR).as_deref() == Some("none") => {
+                check.state = State::Ok;
+                check.found = Some(format!("none, as {} says", launcher::VAR));
+            }
+            Ok(None) => check.fix = Some(install_command(self.lookup, &[Package::Ccache])),
+            Err(error) => {
+                check.need = Need::Required;
+                check.state = State::Unfit;
+                check.wanted = Some(format!("what {} says", launcher::VAR));
+                check.found = Some(error.message().to_owned());
+                check.fix = error.hints().first().cloned();
+            }
         }
         check
     }
@@ -480,6 +492,42 @@ mod tests {
         machine.writable = false;
         let list = doctor(&toy, &machine);
         assert_eq!(blocking(&list), ["checkout folder", "cache folder"]);
+    }
+
+    /// The same one that builds take.
+    #[test]
+    fn the_launcher_is_the_one_that_is_asked_for() {
+        let toy = toy_ctx();
+        let machine = Fake::complete()
+            .with("sccache", "sccache 0.4.0")
+            .with("icecc", "ICECC 1.4.0");
+        let is = |machine: &Fake| {
+            let list = doctor(&toy, machine);
+            named(&list, "compiler launcher").clone()
+        };
+        let found = |name: &str| is(&machine.clone().set(launcher::VAR, name)).found.unwrap();
+        assert!(is(&machine).found.unwrap().starts_with("ccache"));
+        for name in ["auto", "ccache", "sccache", "icecc"] {
+            let wanted = if name == "auto" { "ccache" } else { name };
+            assert!(found(name).starts_with(wanted), "{name}: {}", found(name));
+        }
+        assert_eq!(found("none"), "none, as LLAMA_PATCHSET_LAUNCHER says");
+        for (name, says, fix) in [
+            ("icecc", "icecc was asked for", "sudo apt-get install icecc"),
+            (
+                "ccahe",
+                "unknown compiler launcher",
+                "did you mean `ccache`?",
+            ),
+        ] {
+            let without = machine.clone().without("icecc").set(launcher::VAR, name);
+            let check = is(&without);
+            assert!(check.blocks(), "every build ends so: {check:?}");
+            assert!(check.found.unwrap().starts_with(says));
+            assert_eq!(check.fix.as_deref(), Some(fix));
+        }
+        let none = is(&Fake::complete().without("ccache"));
+        assert!(none.state == State::Missing && !none.blocks());
     }
 
     #[test]
