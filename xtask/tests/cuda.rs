@@ -201,7 +201,10 @@ impl Gate {
         command.args(["gate", "--unstamped", "--gate", "g", "--root"]);
         command.arg(self.0.path());
         command.env("LLAMA_PATCHSET_CACHE", self.path("cache"));
-        command.env("PATH", format!("{}:/usr/bin:/bin", self.path("tools").display()));
+        command.env(
+            "PATH",
+            format!("{}:/usr/bin:/bin", self.path("tools").display()),
+        );
         command.env_remove("CUDA_VISIBLE_DEVICES");
         command.env_remove("CUDA_DEVICE_ORDER");
         let output = command.output().unwrap();
@@ -232,8 +235,16 @@ fn a_gate_starts_no_server_that_this_machine_cannot_run() {
         library(&gate.path(side), Some(&fatbin(90)), "90");
     }
     gate.says("9.0, 580.95.05\\n", 1, STARTED);
-    gate.says("8.0, 580.95.05\\n", 2, "libggml-cuda.so holds code for sm_90");
-    gate.says("9.0, 535.104.05\\n", 2, "CUDA 13.0.88 is too new for the driver 535.104.5");
+    gate.says(
+        "8.0, 580.95.05\\n",
+        2,
+        "libggml-cuda.so holds code for sm_90",
+    );
+    gate.says(
+        "9.0, 535.104.05\\n",
+        2,
+        "CUDA 13.0.88 is too new for the driver 535.104.5",
+    );
     // Of the candidate alone.
     library(&gate.path("b"), Some(&fatbin(80)), "80");
     gate.says("9.0, 580.95.05\\n", 1, STARTED);
@@ -250,4 +261,16 @@ fn a_gate_starts_no_server_that_this_machine_cannot_run() {
     file(&b, "llama-server", Some(&fatbin(90)), "90", "13.0.88");
     gate.says("8.0, 580.95.05\\n", 2, "llama-server holds code for sm_90");
     gate.says("9.0, 535.104.05\\n", 2, "CUDA 13.0.88 is too new");
+    // Of several GPUs the gate's own counts.
+    file(&b, "llama-server", Some(&fatbin(80)), "80", "13.0.88");
+    let text = std::fs::read_to_string(gate.path("gates/g.toml")).unwrap();
+    gate.says("8.0, 580.95.05\\n7.5, 580.95.05\\n", 1, STARTED);
+    let second = text.replace("n-max", "device = { index = 1 }\nn-max");
+    std::fs::write(gate.path("gates/g.toml"), second).unwrap();
+    gate.says(
+        "8.0, 580.95.05\\n7.5, 580.95.05\\n",
+        2,
+        "GPU 1 of this machine does not run, sm_75",
+    );
+    gate.says("7.5, 580.95.05\\n8.0, 580.95.05\\n", 1, STARTED);
 }

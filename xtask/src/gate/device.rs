@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::build::cuda::driver;
 use crate::error::{Error, Result};
 use crate::model::{ChashGate, GateBackend, GateDevice, SideDefinition};
 
@@ -67,7 +68,11 @@ impl Device {
         if wanted.driver.is_some() || wanted.index.is_some() {
             let index = wanted.index.unwrap_or(0).to_string();
             let name = match backend {
-                GateBackend::Cuda => "CUDA_VISIBLE_DEVICES",
+                GateBackend::Cuda => {
+                    // Else the number is one by speed, and nobody knows which GPU that is.
+                    env.insert(driver::ORDER.to_owned(), driver::BY_BUS.to_owned());
+                    driver::VISIBLE
+                }
                 _ => "GGML_VK_VISIBLE_DEVICES",
             };
             env.insert(name.to_owned(), index);
@@ -346,5 +351,6 @@ mod tests {
             (&*device.id, &*device.env["CUDA_VISIBLE_DEVICES"]),
             ("CUDA0", "1")
         );
+        assert_eq!(device.env["CUDA_DEVICE_ORDER"], "PCI_BUS_ID");
     }
 }

@@ -3,6 +3,7 @@
 //! A server on a driver that is too old finds no device, one on another GPU dies with its first kernel, and both say so in
 //! words that help nobody.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::build::cuda::driver::Gpus;
@@ -16,8 +17,14 @@ use crate::model::{GateBackend, Toolchains, Version};
 /// registry of the checkout at `root`; or is stamped as a build for CUDA and does not hold the code that such a file must;
 /// or holds no code that a GPU of this machine runs. Where the registry, the driver or the file tells nothing, nothing is said.
 ///
-/// Every file is looked at, whatever it is called: with static libraries the code is inside the server.
-pub fn runs(lookup: &dyn Lookup, root: &Path, files: &[PathBuf]) -> Result<()> {
+/// Every file is looked at, whatever it is called: with static libraries the code is inside the server. `env` are the
+/// variables that the server is given; they may choose among several GPUs.
+pub fn runs(
+    lookup: &dyn Lookup,
+    root: &Path,
+    files: &[PathBuf],
+    env: &BTreeMap<String, String>,
+) -> Result<()> {
     let mut toolkits: Vec<Version> = Vec::new();
     let mut all: Vec<(String, Images)> = Vec::new();
     for file in files {
@@ -47,15 +54,32 @@ pub fn runs(lookup: &dyn Lookup, root: &Path, files: &[PathBuf]) -> Result<()> {
             driver::fits(&wanted.cuda, toolkit, &gpus.driver)?;
         }
     }
+    let var = |name: &str| env.get(name).cloned().or_else(|| lookup.var(name));
+    let first = gpus.first(&var);
     for (name, images) in &all {
-        holds_code(&gpus, name, images)?;
+        holds_code(&gpus, first, name, images)?;
     }
     Ok(())
 }
 
-/// Fails where no GPU of this machine runs what the file `name` holds. Which of several GPUs CUDA calls its first is not
-/// known here, so that one of them is enough.
-fn holds_code(gpus: &Gpus, name: &str, found: &Images) -> Result<()> {
+/// Fails where the GPU that is CUDA's first does not run what the file `name` holds. Where it is not known which one that
+/// is, one of them is enough.
+fn holds_code(gpus: &Gpus, first: Option<usize>, name: &str, found: &Images) -> Result<()> {
+    if let Some((number, gpu)) = first.and_then(|number| Some((number, gpus.list.get(number)?))) {
+        return match images::run_on(found, gpu) {
+            true => Ok(()),
+            false => Err(Error::environment(format!(
+                "{name} holds {}, which GPU {number} of this machine does not run, sm_{}, and that is the one it gets",
+                images::summary(found),
+                gpu.name()
+            ))
+            .hint(format!(
+                "build it for that one: cargo xtask build --backend cuda --arch '{}'",
+                gpu.name()
+            ))
+            .hint(format!("or choose another one: {} counts from 0", driver::VISIBLE))),
+        };
+    }
     let archs = &gpus.archs;
     if archs.iter().any(|gpu| images::run_on(found, gpu)) {
         return Ok(());
@@ -141,6 +165,7 @@ mod tests {
                 &machine,
                 toy.root(),
                 &[library_with(dir, "13.0.88", images)],
+                &BTreeMap::new(),
             )
         };
         says("9.0", &[image(2, 90), image(1, 90)]).unwrap();
@@ -165,8 +190,50 @@ mod tests {
         let file = library_with(dir, "13.0.88", &[image(2, 90)]);
         std::fs::write(&file, provenance::plain(&std::fs::read(&file).unwrap())).unwrap();
         let machine = Fake::complete().with("nvidia-smi", "8.0, 580.95.05\n");
-        runs(&machine, toy.root(), std::slice::from_ref(&file)).unwrap_err();
-        runs(&Fake::complete(), toy.root(), &[file]).unwrap();
+        let none = BTreeMap::new();
+        runs(&machine, toy.root(), std::slice::from_ref(&file), &none).unwrap_err();
+        runs(&Fake::complete(), toy.root(), &[file], &none).unwrap();
+    }
+
+    #[test]
+    fn of_several_gpus_the_one_counts_that_the_server_gets() {
+        let toy = toy_ctx();
+        let dir = toy.dir.path();
+        let file = library_with(dir, "13.0.88", &[image(2, 90)]);
+        let machine = Fake::complete().with("nvidia-smi", "9.0, 580.95.05\n8.9, 580.95.05\n");
+        let says = |machine: &Fake, env: &[(&str, &str)]| {
+            let env = env.iter();
+            let env = env.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let files = std::slice::from_ref(&file);
+            runs(machine, toy.root(), files, &env.collect())
+        };
+        let by_bus = (driver::ORDER, driver::BY_BUS);
+        // Which one is CUDA's second is not known where it counts by speed.
+        says(&machine, &[(driver::VISIBLE, "1")]).unwrap();
+        says(&machine, &[by_bus]).unwrap();
+        says(&machine, &[by_bus, (driver::VISIBLE, "0,1")]).unwrap();
+        for error in [
+            says(&machine, &[by_bus, (driver::VISIBLE, "1")]),
+            // The user's own variables reach it, too.
+            says(
+                &machine.clone().set(by_bus.0, by_bus.1),
+                &[(driver::VISIBLE, "1,0")],
+            ),
+            says(&machine.clone().set(driver::VISIBLE, "1"), &[by_bus]),
+        ] {
+            let error = error.unwrap_err();
+            assert_eq!(error.kind().exit_code(), 2);
+            assert!(
+                error
+                    .message()
+                    .contains("which GPU 1 of this machine does not run, sm_89"),
+                "{error}"
+            );
+            assert!(error.hints()[0].ends_with("--arch '89'"), "{error:?}");
+        }
+        // What the side sets counts before what the user has set.
+        let user = machine.clone().set(driver::VISIBLE, "1");
+        says(&user, &[by_bus, (driver::VISIBLE, "0")]).unwrap();
     }
 
     #[test]
@@ -176,20 +243,28 @@ mod tests {
         let says = |gpu: &str, driver: &str, images: &[Image]| {
             let machine = Fake::complete().with("nvidia-smi", &format!("{gpu}, {driver}\n"));
             let server = file_with(dir, "llama-server", "13.0.88", images);
-            runs(&machine, toy.root(), &[server])
+            runs(&machine, toy.root(), &[server], &BTreeMap::new())
         };
         says("9.0", "580.95.05", &[image(2, 90)]).unwrap();
         let error = says("8.0", "580.95.05", &[image(2, 90)]).unwrap_err();
         assert!(
-            error.message().starts_with("llama-server holds code for sm_90"),
+            error
+                .message()
+                .starts_with("llama-server holds code for sm_90"),
             "{error}"
         );
         let error = says("9.0", "535.104.05", &[image(2, 90)]).unwrap_err();
-        assert!(error.message().contains("too new for the driver"), "{error}");
+        assert!(
+            error.message().contains("too new for the driver"),
+            "{error}"
+        );
         // One that is stamped as being for CUDA and has no code at all would compute on the processor.
         let error = says("9.0", "580.95.05", &[]).unwrap_err();
         assert_eq!(error.kind(), crate::Kind::Finding);
-        assert!(error.message().contains("holds no code for GPUs"), "{error}");
+        assert!(
+            error.message().contains("holds no code for GPUs"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -198,7 +273,7 @@ mod tests {
         let files = [library(toy.dir.path(), "13.0.88")];
         let says = |driver: &str| {
             let machine = Fake::complete().with("nvidia-smi", &format!("9.0, {driver}\n"));
-            runs(&machine, toy.root(), &files)
+            runs(&machine, toy.root(), &files, &BTreeMap::new())
         };
         says("580.95.05").unwrap();
         let error = says("535.104.05").unwrap_err();
@@ -210,9 +285,11 @@ mod tests {
         );
         // One of an older toolkit runs, and what carries no stamp is not judged here.
         let old = Fake::complete().with("nvidia-smi", "9.0, 535.104.05\n");
-        runs(&old, toy.root(), &[library(toy.dir.path(), "12.4.99")]).unwrap();
+        let none = BTreeMap::new();
+        let older = [library(toy.dir.path(), "12.4.99")];
+        runs(&old, toy.root(), &older, &none).unwrap();
         let plain = toy.dir.path().join("libggml-cuda.so.9");
         std::fs::write(&plain, "no ELF").unwrap();
-        runs(&old, toy.root(), &[plain]).unwrap();
+        runs(&old, toy.root(), &[plain], &none).unwrap();
     }
 }

@@ -181,7 +181,9 @@ impl<'a> Sides<'a> {
             }
             side.device = Device::of(gate, definition)?;
             if device::backend(gate, definition) == GateBackend::Cuda {
-                driver::runs(&Machine, &self.root, &side.files())?;
+                let mut env = side.env.clone();
+                env.extend(side.device.iter().flat_map(|device| device.env.clone()));
+                driver::runs(&Machine, &self.root, &side.files(), &env)?;
             }
             let set = side.stamp.patchset.as_ref();
             side.is_ours |= set.is_some_and(|set| self.sets.contains(&set.id));

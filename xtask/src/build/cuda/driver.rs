@@ -2,7 +2,7 @@
 
 use crate::build::lookup::Lookup;
 use crate::error::{Error, Result};
-use crate::model::{CudaArchs, CudaTools, Version};
+use crate::model::{CudaArch, CudaArchs, CudaTools, Version};
 
 /// What is asked of `nvidia-smi`.
 const QUESTION: [&str; 2] = [
@@ -10,11 +10,20 @@ const QUESTION: [&str; 2] = [
     "--format=csv,noheader",
 ];
 
+/// The variable that says in which order CUDA counts GPUs, and that which says which of them it sees.
+pub const ORDER: &str = "CUDA_DEVICE_ORDER";
+/// See [`ORDER`].
+pub const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+/// The order of [`ORDER`] in which `nvidia-smi` counts them.
+pub const BY_BUS: &str = "PCI_BUS_ID";
+
 /// The GPUs that `nvidia-smi` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gpus {
     /// What they are.
     pub archs: CudaArchs,
+    /// Each of them, in the order of their places on the bus, in which it numbers them.
+    pub list: Vec<CudaArch>,
     /// Their driver.
     pub driver: Version,
 }
@@ -28,8 +37,34 @@ pub fn gpus(lookup: &dyn Lookup) -> Option<Gpus> {
         .filter_map(|line| line.split_once(','))
         .collect();
     let archs = CudaArchs::of_capabilities(rows.iter().map(|(capability, _)| *capability))?;
+    let one = |(capability, _): &(&str, &str)| {
+        let arch = CudaArchs::of_capabilities([*capability])?;
+        arch.iter().next().cloned()
+    };
+    let list = rows.iter().map(one).collect::<Option<_>>()?;
     let driver = Version::find(rows.first()?.1)?;
-    Some(Gpus { archs, driver })
+    Some(Gpus {
+        archs,
+        list,
+        driver,
+    })
+}
+
+impl Gpus {
+    /// The number of the GPU that is CUDA's first where these variables are set, if that can be told: by itself CUDA counts
+    /// the fastest first, and only with `PCI_BUS_ID` as here.
+    pub fn first(&self, var: &dyn Fn(&str) -> Option<String>) -> Option<usize> {
+        let is_by_bus = var(ORDER).is_some_and(|order| order.trim() == BY_BUS);
+        if !is_by_bus {
+            return None;
+        }
+        let number = match var(VISIBLE) {
+            None => 0,
+            // A name in the place of a number (`GPU-…`) is not known here.
+            Some(list) => list.split(',').next()?.trim().parse().ok()?,
+        };
+        (number < self.list.len()).then_some(number)
+    }
 }
 
 /// Fails where the driver of this machine is too old to run what `toolkit` built. Where there is no
@@ -72,9 +107,37 @@ mod tests {
             .with("nvidia-smi", "9.0, 580.95.05\n8.9, 580.95.05\n");
         let found = gpus(&machine).unwrap();
         assert_eq!(found.archs.to_string(), "89;90");
+        let list: Vec<String> = found.list.iter().map(CudaArch::name).collect();
+        assert_eq!(list, ["90", "89"]);
         assert_eq!(found.driver, version("580.95.5"));
         for text in ["", "No devices were found\n", "[N/A], 580.1\n", "9.0\n"] {
             assert_eq!(gpus(&none.clone().with("nvidia-smi", text)), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_first_gpu_is_known_where_cuda_counts_as_the_driver_does() {
+        let machine = Fake::complete().with("nvidia-smi", "9.0, 580.1\n8.9, 580.1\n");
+        let gpus = gpus(&machine).unwrap();
+        let first = |order: Option<&str>, visible: Option<&str>| {
+            gpus.first(&|name| match name {
+                ORDER => order.map(str::to_owned),
+                VISIBLE => visible.map(str::to_owned),
+                _ => None,
+            })
+        };
+        for (order, visible, number) in [
+            (None, None, None),
+            (None, Some("1"), None),
+            (Some("FASTEST_FIRST"), Some("1"), None),
+            (Some(BY_BUS), None, Some(0)),
+            (Some(BY_BUS), Some("1"), Some(1)),
+            (Some(BY_BUS), Some(" 1,0"), Some(1)),
+            (Some(BY_BUS), Some("2"), None),
+            (Some(BY_BUS), Some("-1"), None),
+            (Some(BY_BUS), Some("GPU-8932f937"), None),
+        ] {
+            assert_eq!(first(order, visible), number, "{order:?} {visible:?}");
         }
     }
 
