@@ -316,6 +316,7 @@ mod tests {
                 ninja: String::new(),
                 launcher: None,
                 backend_tools: BTreeMap::new(),
+                surroundings: Default::default(),
                 artifacts: Vec::new(),
             };
             change(&mut manifest);

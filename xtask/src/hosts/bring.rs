@@ -376,6 +376,7 @@ mod tests {
                 ninja: String::new(),
                 launcher: None,
                 backend_tools: Default::default(),
+                surroundings: Default::default(),
                 artifacts: vec![Artifact {
                     size: 0,
                     sha256: Digest::of_file(&dir.join(&path)).unwrap(),

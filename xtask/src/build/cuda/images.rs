@@ -306,6 +306,7 @@ mod tests {
                     ninja: String::new(),
                     launcher: None,
                     backend_tools: Default::default(),
+                    surroundings: Default::default(),
                     artifacts: vec![artifact],
                 },
             })
