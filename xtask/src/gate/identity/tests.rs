@@ -328,6 +328,9 @@ fn two_builds_must_load_the_same_variant_of_the_cpu_backend() {
     load(&other, "libggml-cpu-x64.so");
     load(&none, "libllama.so.1");
     assert_eq!(unlike_variants(&baseline, &same), None);
+    // One more that was looked at and could not be unloaded is no other one.
+    load(&same, "libggml-cpu-x64.so");
+    assert_eq!(unlike_variants(&baseline, &same), None);
     for (candidate, what) in [
         (&other, "libggml-cpu-haswell.so and libggml-cpu-x64.so"),
         (&none, "libggml-cpu-haswell.so and none"),
