@@ -370,7 +370,7 @@ mod tests {
                 variant: Default::default(),
                 patchset: None,
                 source: Digest::of(b""),
-                flags: Default::default(),
+                flags: [("GGML_NATIVE".to_owned(), "OFF".to_owned())].into(),
                 compilers: Default::default(),
                 cmake: String::new(),
                 ninja: String::new(),
