@@ -260,12 +260,20 @@ fn of_profile(variant: Variant, commands: &Commands) -> Vec<Drift> {
     all
 }
 
+/// How many are told by name.
+const SHOWN: usize = 8;
+
 /// One finding of all of `drifts`.
 pub fn refuse(drifts: &[Drift]) -> Result<()> {
     if drifts.is_empty() {
         return Ok(());
     }
-    let told: Vec<String> = drifts.iter().map(ToString::to_string).collect();
+    let shown = drifts.iter().take(SHOWN);
+    let mut told: Vec<String> = shown.map(ToString::to_string).collect();
+    // One word may reach each command of each variant.
+    if let more @ 1.. = drifts.len().saturating_sub(SHOWN) {
+        told.push(format!("and {more} more"));
+    }
     let mut error = Error::finding(format!(
         "flags do not hold as they were given: {}",
         told.join("; ")

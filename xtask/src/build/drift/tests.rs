@@ -284,6 +284,10 @@ fn a_profile_reaches_every_command() {
 fn a_refusal_says_what_was_asked_what_is_there_and_what_to_do() {
     refuse(&[]).unwrap();
     let drift = Drift::new("GGML_X", "ON", "cached as OFF", "do this");
+    let many = vec![drift.clone(); SHOWN + 3];
+    let text = refuse(&many).unwrap_err().to_string();
+    assert_eq!(text.matches("GGML_X").count(), SHOWN, "{text}");
+    assert!(text.contains("; and 3 more"), "{text}");
     let error = refuse(&[drift.clone(), drift]).unwrap_err();
     assert_eq!(error.kind(), crate::Kind::Finding);
     assert!(
