@@ -175,23 +175,34 @@ fn chooses(word: &str) -> bool {
     !FIRST.contains(&word) && !HARMLESS.iter().any(|known| name.starts_with(known))
 }
 
-/// The words of a command that choose instruction sets, also where nvcc hands them on. Those that
-/// take this machine's are told of by themselves.
-fn chosen(words: &[String]) -> BTreeSet<&str> {
+/// The words of a command, and each of those that nvcc hands on: several may stand in one, with
+/// commas or blanks between them.
+fn expanded(words: &[String]) -> Vec<&str> {
     let mut all: Vec<&str> = Vec::new();
     let mut is_handed_on = false;
     for word in words {
         let list = HANDS_ON
             .iter()
             .find_map(|option| word.strip_prefix(option)?.strip_prefix('='));
-        match list {
-            Some(list) => all.extend(list.split(',')),
-            None if is_handed_on => all.extend(word.split(',')),
+        match list.or_else(|| is_handed_on.then_some(word)) {
+            Some(list) => all.extend(list.split([',', ' ', '\t'])),
             None => all.push(word),
         }
         is_handed_on = HANDS_ON.contains(&word.as_str());
     }
-    let all = all.into_iter();
+    all
+}
+
+/// The word of a command that takes this machine's instruction sets.
+fn native(words: &[String]) -> Option<&str> {
+    let mut all = expanded(words).into_iter();
+    all.find(|word| NATIVE.contains(word))
+}
+
+/// The words of a command that choose instruction sets. Those that take this machine's are told of
+/// by themselves.
+fn chosen(words: &[String]) -> BTreeSet<&str> {
+    let all = expanded(words).into_iter();
     all.filter(|word| chooses(word) && !NATIVE.contains(word))
         .collect()
 }
@@ -211,9 +222,8 @@ pub fn native_and_named(env: &BTreeMap<String, String>, cached: &Cache) -> Vec<D
         .collect();
     for var in ["CFLAGS", "CXXFLAGS", "CPPFLAGS"] {
         let words = commands::split(env.get(var).map_or("", String::as_str));
-        // Of those with a value the last counts, which is looked at elsewhere.
-        let sets = chosen(&words).into_iter();
-        let sets = sets.filter(|word| !word.starts_with("-march=") && !word.starts_with("-mcpu="));
+        let is_set = |word: &&str| SETS.iter().any(|(_, own)| own.contains(word));
+        let sets = expanded(&words).into_iter().filter(is_set);
         all.extend(sets.map(|word| Drift::new(var, word, found, hint)));
     }
     all
@@ -227,13 +237,8 @@ pub fn unseen(env: &BTreeMap<String, String>, cached: &Cache) -> Vec<Drift> {
     }
     for var in UNSEEN {
         let words = commands::split(env.get(var).map_or("", String::as_str));
-        let words: Vec<String> = words
-            .iter()
-            .map(|word| word.trim_start_matches(['+', '^', '#']).to_owned())
-            .collect();
-        let native = words.iter().map(String::as_str);
-        let native = native.filter(|word| NATIVE.contains(word));
-        for word in chosen(&words).into_iter().chain(native) {
+        let words: Vec<String> = words.iter().map(|word| edited(word).to_owned()).collect();
+        for word in chosen(&words).into_iter().chain(native(&words)) {
             all.push(Drift::new(
                 EACH,
                 "ON",
@@ -245,22 +250,31 @@ pub fn unseen(env: &BTreeMap<String, String>, cached: &Cache) -> Vec<Drift> {
     all
 }
 
+/// What an edit of `CCC_OVERRIDE_OPTIONS` puts into a command (`+WORD`, `^WORD`, `s/OLD/WORD/`); any other word is itself.
+fn edited(word: &str) -> &str {
+    let replaced = || word.strip_prefix("s/")?.strip_suffix('/')?.split_once('/');
+    match replaced() {
+        Some((_, word)) => word,
+        None => word.trim_start_matches(['+', '^', '#']),
+    }
+}
+
 /// The option that compiles the CPU backend for each sort of processor; all else in such a build
 /// runs on each.
 const EACH: &str = "GGML_CPU_ALL_VARIANTS";
 
 /// Commands that are told of other instruction sets than the options and names promise.
 pub fn of_commands(commands: &Commands, cached: &Cache) -> Vec<Drift> {
-    let native = is_on(cached, "GGML_NATIVE");
+    let is_native = is_on(cached, "GGML_NATIVE");
     let each = is_on(cached, EACH);
     let mut all = Vec::new();
     let mut portable: BTreeMap<&str, usize> = BTreeMap::new();
     let mut narrowed: BTreeMap<&str, usize> = BTreeMap::new();
     let (mut kernels, mut with_native) = (0, 0);
     for ((file, object), words) in commands {
-        let told = words.iter().find(|word| NATIVE.contains(&word.as_str()));
-        if let Some(word) = told.filter(|_| !native) {
-            *portable.entry(word.as_str()).or_default() += 1;
+        let told = native(words);
+        if let Some(word) = told.filter(|_| !is_native) {
+            *portable.entry(word).or_default() += 1;
         }
         let target = cpu_target(object);
         if let Some(Some(variant)) = target {
@@ -298,7 +312,11 @@ pub fn of_commands(commands: &Commands, cached: &Cache) -> Vec<Drift> {
     let is_x86 = cached
         .get("CMAKE_SYSTEM_PROCESSOR")
         .unwrap_or(std::env::consts::ARCH);
-    if native && kernels > 0 && with_native == 0 && matches!(is_x86, "x86_64" | "AMD64" | "amd64") {
+    if is_native
+        && kernels > 0
+        && with_native == 0
+        && matches!(is_x86, "x86_64" | "AMD64" | "amd64")
+    {
         all.push(Drift::new(
             "GGML_NATIVE",
             "ON",
