@@ -11,7 +11,7 @@ use crate::build::configure::Request;
 use crate::build::cuda::CudaKit;
 use crate::build::source::Sources;
 use crate::build::vulkan::VulkanKit;
-use crate::build::{Build, Recipe, cache, drift, ext, options, provenance, stamp};
+use crate::build::{Build, Recipe, cache, drift, ext, options, processor, provenance, stamp};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result, ResultExt};
 use crate::model::{Artifact, BuildManifest, Digest, Provenance, RUSTC, Surroundings};
@@ -298,7 +298,8 @@ pub fn collect(
         },
         artifacts: Vec::new(),
     };
-    manifest.surroundings.processor = manifest.is_native().then_some(request.host);
+    manifest.surroundings.processor =
+        Some(request.host).filter(|host| manifest.is_native() && *host != processor::unknown());
     manifest.artifacts = files
         .into_par_iter()
         .map(|path| stamp_one(dir, path, &manifest))

@@ -420,7 +420,12 @@ mod tests {
         processor(&mut build, Digest::of(b"another"));
         let error = kit.add_build(&toy.ctx, &build).unwrap_err();
         assert_eq!(error.kind(), crate::Kind::Finding);
-        assert!(error.to_string().contains("not the one of this"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("not what its compiler makes of this one"),
+            "{error}"
+        );
         let place = kit.root().join("target/llama");
         assert!(!place.exists(), "nothing of it is brought");
         processor(&mut build, build::processor::here(machine, &cc));

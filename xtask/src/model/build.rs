@@ -116,6 +116,15 @@ impl BuildManifest {
         format!("{} {}-{}{suffix}", self.base, self.flavour, self.backend)
     }
 
+    /// The command that makes such a build.
+    pub fn command(&self) -> String {
+        let (base, backend, flags) = (&self.base, &self.backend, self.variant.flags());
+        format!(
+            "cargo xtask build --base {base} --backend {backend} --{}{flags}",
+            self.flavour
+        )
+    }
+
     /// Whether it is for the processor that it was made on.
     pub fn is_native(&self) -> bool {
         let native = self.flags.get("GGML_NATIVE");
