@@ -68,7 +68,7 @@ impl Provenance {
                 .map(|(language, one)| (language.clone(), compiler(one)))
                 .collect(),
             backend_tools: manifest.backend_tools.clone(),
-            surroundings: manifest.surroundings.clone(),
+            surroundings: manifest.surroundings.without_places(),
         }
     }
 

@@ -32,6 +32,19 @@ impl Surroundings {
         *self == Surroundings::default()
     }
 
+    /// What goes into files that others get: of values that name places of this machine only digests.
+    pub fn without_places(&self) -> Self {
+        let mut all = self.clone();
+        for value in all
+            .variables
+            .values_mut()
+            .filter(|value| value.contains('/'))
+        {
+            *value = format!("sha256 {}", Digest::of(value.as_bytes()).short());
+        }
+        all
+    }
+
     /// What it says, by name, for people to read.
     pub fn facts(&self) -> BTreeMap<String, String> {
         let variables = self.variables.iter();
@@ -45,5 +58,27 @@ impl Surroundings {
             facts.insert(RUSTC.to_owned(), rustc.clone());
         }
         facts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_tells_no_place_of_the_machine() {
+        let mut all = Surroundings::default();
+        for (name, value) in [("CPATH", "/home/a/include"), ("CFLAGS", "-DX")] {
+            all.variables.insert(name.to_owned(), value.to_owned());
+        }
+        let told = all.without_places();
+        assert_eq!(told.variables["CFLAGS"], "-DX");
+        assert!(told.variables["CPATH"].starts_with("sha256 "), "{told:?}");
+        // Another place is another build.
+        let mut other = all.clone();
+        other
+            .variables
+            .insert("CPATH".to_owned(), "/home/b/include".to_owned());
+        assert_ne!(other.without_places(), told);
     }
 }
