@@ -247,8 +247,18 @@ impl Request {
         let file = dir.join(FILE);
         let new = crate::model::json_bytes(self)?;
         match std::fs::read(&file) {
-            Ok(old) if old == new => Ok(()),
-            _ => crate::model::write_atomic(&file, &new),
+            Ok(old) if old == new => {}
+            _ => crate::model::write_atomic(&file, &new)?,
+        }
+        self.write_unseen(dir)
+    }
+
+    /// Writes what is part of every compiler cache's keys.
+    fn write_unseen(&self, dir: &Path) -> Result<()> {
+        let (file, text) = (dir.join(HOST_FILE), self.unseen());
+        match std::fs::read(&file) {
+            Ok(old) if old == text.as_bytes() => Ok(()),
+            _ => crate::model::write_atomic(&file, text.as_bytes()),
         }
     }
 
@@ -330,7 +340,7 @@ impl Request {
             return Err(error).context(|| format!("clearing {}", out.display()));
         }
         crate::model::write_json(&dir.join(FILE), self)?;
-        crate::model::write_atomic(&dir.join(HOST_FILE), self.unseen().as_bytes())?;
+        self.write_unseen(dir)?;
         let mut command = process::tied(&self.tools.cmake.path, process::Signal::Term);
         command.arg("-S").arg(dir.join("src")).arg("-B").arg(&out);
         command.args(["-G", "Ninja", "-Wno-dev"]);

@@ -112,3 +112,15 @@ fn a_compiler_that_does_not_work_is_told_apart() {
     assert_eq!(error.kind(), crate::Kind::Environment);
     assert!(error.message().starts_with("cmake failed:\nCMake Error at"));
 }
+
+#[test]
+fn what_caches_go_by_is_written_also_where_cmake_is_not_called() {
+    let (toy, recipe, request) = request(&Fake::complete().set("CPATH", "/headers"));
+    let dir = recipe.dir(&toy.ctx);
+    std::fs::create_dir_all(&dir).unwrap();
+    // As a tool left it that did not know of variables.
+    std::fs::write(dir.join(HOST_FILE), format!("{}\n", request.host)).unwrap();
+    request.note(&dir).unwrap();
+    let text = std::fs::read_to_string(dir.join(HOST_FILE)).unwrap();
+    assert_eq!(text, format!("{}\nCPATH=/headers\n", request.host));
+}
