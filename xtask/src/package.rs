@@ -135,8 +135,7 @@ pub fn package(ctx: &Ctx, base: &Base, order: &Order<'_>) -> Result<Package> {
     }
     let path = order.dir.join(format!("{name}.tar.gz"));
     put(ctx, order, &path, &bytes)?;
-    let native = build.manifest.flags.get("GGML_NATIVE");
-    let native = native.is_none_or(|value| value != "OFF");
+    let native = build.manifest.is_native();
     if native {
         ctx.sink.warn(&format!(
             "{name} is for the sort of processor that built it (GGML_NATIVE=ON): on one that lacks what that has its programs \

@@ -230,7 +230,7 @@ fn repair(ctx: &Ctx, manifest: BuildManifest, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes programs and libraries of which no manifest says what they are, so that Ninja links them
+/// Removes programs, libraries and archives of which no manifest says what they are, so that Ninja links them
 /// again. A build that fails or is killed leaves them so; what is put into their place meanwhile is newer
 /// than what it should be made of, and would be taken for built. What Ninja did not make it makes
 /// anyhow, or does not know: those are dealt with at the end.
@@ -244,9 +244,13 @@ fn clear(dir: &Path) -> Result<()> {
     let log = String::from_utf8_lossy(&log);
     let made = log.lines().filter_map(|line| line.split('\t').nth(3));
     let made: BTreeSet<PathBuf> = made.map(|path| out.join(path)).collect();
-    for program in manifest::programs(dir)? {
-        let file = dir.join(program);
-        if made.contains(&file) {
+    let programs = manifest::programs(dir)?.into_iter();
+    let programs = programs.map(|program| dir.join(program));
+    // What is inside them lies in archives first, with static libraries all of llama.cpp.
+    let is_archive = |file: &&PathBuf| file.extension().is_some_and(|ending| ending == "a");
+    let archives = made.iter().filter(is_archive).cloned();
+    for file in programs.chain(archives) {
+        if made.contains(&file) && file.exists() {
             remove(&file)?;
         }
     }

@@ -20,7 +20,7 @@ pub struct TestArgs {
     /// Leave out what needs a real build: seconds instead of minutes
     #[arg(long)]
     quick: bool,
-    /// Run only the tests whose name contains this, or those of the file xtask/tests/NAME.rs
+    /// Run only the tests of the file xtask/tests/NAME.rs, or, where there is none, those whose name contains this
     #[arg(value_name = "NAME")]
     filter: Option<String>,
 }

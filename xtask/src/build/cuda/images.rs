@@ -13,6 +13,10 @@ pub use fatbin::Images;
 /// How the library is called that holds all code for GPUs, where it is not inside the programs.
 const LIBRARY: &str = "libggml-cuda.";
 
+/// What to do where only a file is known, and not its build.
+const ANEW: &str =
+    "build it anew: cargo xtask build --backend cuda --force, with the flags of that build";
+
 /// Whether the file `name` of a build with `flags` must hold code for GPUs: the library of that name, and with
 /// static libraries every program of a build for CUDA.
 fn is_wanted(name: &str, flags: &BTreeMap<String, String>) -> bool {
@@ -38,7 +42,7 @@ pub fn require(
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let Some(images) = images else {
         return match is_wanted(&name, flags) {
-            true => Err(Error::finding(format!("{show} holds no code for GPUs"))),
+            true => Err(Error::finding(format!("{show} holds no code for GPUs")).hint(ANEW)),
             false => Ok(None),
         };
     };
@@ -55,7 +59,7 @@ pub fn require(
         Some(what) => Err(Error::finding(format!(
             "{show} is stamped as being for {wanted}, and {what}"
         ))
-        .hint("build it anew: cargo xtask build --backend cuda --force")),
+        .hint(ANEW)),
     }
 }
 
@@ -73,7 +77,10 @@ pub fn check(build: &Build) -> Result<()> {
             "{} is a build for CUDA, and none of its files holds code for GPUs",
             build.manifest.name()
         ))
-        .hint("build it anew: cargo xtask build --backend cuda --force")),
+        .hint(format!(
+            "build it anew: {} --force",
+            build.manifest.command()
+        ))),
     }
 }
 
