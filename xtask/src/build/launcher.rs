@@ -81,7 +81,7 @@ impl Lookup for Chosen<'_> {
 /// noticed too late.
 pub fn choose(lookup: &dyn Lookup, wanted: &Toolchains) -> Result<Option<Program>> {
     let name = match lookup.var(VAR).as_deref() {
-        None | Some("auto") => return Ok(tools::launcher(lookup, wanted)),
+        None | Some("" | "auto") => return Ok(tools::launcher(lookup, wanted)),
         Some("none") => return Ok(None),
         Some(name) => KNOWN.iter().find(|known| **known == name).ok_or_else(|| {
             let known = KNOWN.iter().chain(&["auto", "none"]).copied();
@@ -377,6 +377,8 @@ mod tests {
             found.map(|program| program.name())
         };
         assert_eq!(name(&machine).unwrap(), "ccache");
+        // Where it is empty, as some CI systems leave it.
+        assert_eq!(name(&machine.clone().set(VAR, "")).unwrap(), "ccache");
         assert_eq!(name(&machine.set(VAR, "none")), None);
     }
 

@@ -101,13 +101,8 @@ pub fn of(backend_name: &str, variant: Variant) -> Result<BTreeMap<String, Strin
             }
         }
     }
+    variant.check()?;
     if variant.libraries == Libraries::Static {
-        if variant.processors == Processors::All {
-            return Err(Error::usage(
-                "variants for processors are libraries that are loaded at run time: a static build has none",
-            )
-            .hint("leave out --libraries static, or --cpu-variants"));
-        }
         set("BUILD_SHARED_LIBS", "OFF");
     }
     if variant.processors == Processors::All {

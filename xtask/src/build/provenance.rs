@@ -136,7 +136,9 @@ pub fn stamped(plain: &[u8], of: impl FnOnce(Digest) -> Provenance) -> Option<Ve
 fn is_called(name: &str, built: &str) -> bool {
     let stem = |name: &str| {
         let (stem, version) = name.split_once(".so")?;
-        (version.is_empty() || version.starts_with('.')).then(|| stem.to_owned())
+        let numbers = |version: &str| version.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+        let is_version = version.strip_prefix('.').is_some_and(numbers);
+        (version.is_empty() || is_version).then(|| stem.to_owned())
     };
     name == built || stem(name).is_some_and(|found| stem(built) == Some(found))
 }

@@ -62,6 +62,7 @@ pub fn run(ctx: &Ctx, args: BuildArgs) -> Result<Outcome> {
         launcher: &args.launcher,
     };
     let variant = args.variant();
+    variant.check()?;
     if args.cuda.probe {
         if variant != Variant::default() {
             return Err(Error::usage("--probe is of the plain build")

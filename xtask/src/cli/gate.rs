@@ -171,6 +171,7 @@ pub fn run(ctx: &Ctx, args: GateArgs) -> Result<Outcome> {
     }
     let command = args.command();
     let variant = args.variant();
+    variant.check()?;
     let patches = match &args.upto {
         Some(upto) => Some(bisect::upto(ctx, args.base.base.as_deref(), upto)?),
         None => None,

@@ -49,6 +49,7 @@ pub fn run(ctx: &Ctx, args: PackageArgs) -> Result<Outcome> {
         false => Flavour::Patched,
     };
     let variant = args.variant();
+    variant.check()?;
     let dir = args
         .output
         .unwrap_or_else(|| ctx.project.target().join("package"));

@@ -47,6 +47,11 @@ pub fn run(ctx: &Ctx, args: TestArgs, json: bool) -> Result<Outcome> {
         Ok(())
     };
     if let Some(filter) = &args.filter {
+        let is_real = filter.starts_with("real") && is_file_of_tests(ctx.project.root(), filter);
+        if args.quick && is_real {
+            let what = format!("the tests of {filter} need builds, and would leave themselves out");
+            return Err(Error::usage(what).hint("leave out --quick"));
+        }
         is_any(ctx, filter)?;
     }
     let mut server = None;
@@ -116,17 +121,25 @@ fn is_file_of_tests(root: &Path, name: &str) -> bool {
 
 /// Fails where no test is of that name: none that runs is none that passes.
 fn is_any(ctx: &Ctx, filter: &str) -> Result<()> {
-    let mut list = cargo(ctx.project.root(), Some(filter));
-    let listed = list.arg("--list").stderr(Stdio::inherit()).output()?;
-    ctx.cancel.check()?;
-    passed(listed.status.success(), "the tests do not build")?;
-    match tests_in(&String::from_utf8_lossy(&listed.stdout)) {
-        0 => Err(Error::usage(format!(
-            "no test's name contains `{filter}`, and no file of tests is called so"
-        ))
-        .hint("cargo xtask test --quick, which runs all that need no build")),
-        _ => Ok(()),
-    }
+    let count = |more: &[&str]| -> Result<usize> {
+        let mut list = cargo(ctx.project.root(), Some(filter));
+        let listed = list.args(more).stderr(Stdio::inherit()).output();
+        let listed = listed
+            .map_err(Error::from)
+            .context(|| "asking cargo for the tests".to_owned())?;
+        ctx.cancel.check()?;
+        passed(listed.status.success(), "the tests do not build")?;
+        Ok(tests_in(&String::from_utf8_lossy(&listed.stdout)))
+    };
+    let (all, ignored) = (count(&["--list"])?, count(&["--list", "--ignored"])?);
+    let what = match (all, all.saturating_sub(ignored)) {
+        (0, _) => format!("no test is called `{filter}`, or is in a file of that name"),
+        (_, 0) => format!("all tests of `{filter}` are ignored, since they measure"),
+        _ => return Ok(()),
+    };
+    Err(Error::usage(what)
+        .hint("cargo xtask test --quick runs all that need no build")
+        .hint("what measures is called by hand: cargo test -p xtask --test measure -- --ignored"))
 }
 
 /// How many tests a list of the test harness names.

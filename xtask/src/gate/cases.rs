@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::gate::table::place;
-use crate::model::{GateRecord, TokenDifference, Verdict};
+use crate::model::{GateKind, GateRecord, TokenDifference, Verdict};
 
 /// One thing that a gate judged.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -100,13 +100,9 @@ pub fn cases(record: &GateRecord) -> Vec<Case> {
         }
     }
     let judged = Verdict::all(cases.iter().map(|case| case.verdict));
-    if cases.is_empty() && record.verdict == Verdict::Pass {
-        cases.push(Case {
-            name: "the gate as a whole".to_owned(),
-            verdict: Verdict::Inconclusive,
-            reason: Some("it is said to pass, and nothing was judged".to_owned()),
-            difference: None,
-        });
+    // A headline does not vouch for itself.
+    if let Some(why) = doubt(record) {
+        cases.insert(0, Case::whole(Verdict::Inconclusive, Some(why)));
         return cases;
     }
     if cases.is_empty() || judged != record.verdict || record.reason.is_some() {
@@ -114,6 +110,35 @@ pub fn cases(record: &GateRecord) -> Vec<Case> {
         cases.insert(0, whole);
     }
     cases
+}
+
+/// Why a record that says pass is none: what its kind of gate judges is not there or did not pass, or it has a reason
+/// why it should not.
+fn doubt(record: &GateRecord) -> Option<String> {
+    if record.verdict != Verdict::Pass {
+        return None;
+    }
+    if let Some(reason) = &record.reason {
+        return Some(format!("it is said to pass, and also: {reason}"));
+    }
+    let own: Vec<Verdict> = match record.kind {
+        GateKind::Chash | GateKind::Drafts => record.cells.iter().map(|one| one.verdict).collect(),
+        GateKind::Acceptance => record.acceptance.iter().map(|one| one.verdict).collect(),
+        GateKind::Integrity | GateKind::Artifacts => {
+            record.checks.iter().map(|one| one.verdict).collect()
+        }
+        GateKind::Logits => record.logits.iter().map(|one| one.verdict).collect(),
+        GateKind::Retrieval => record.retrieval.iter().map(|one| one.verdict).collect(),
+        GateKind::Counters => (record.counters.iter())
+            .filter_map(|one| one.verdict)
+            .collect(),
+        GateKind::Perf => {
+            let metrics = record.perf.iter().flat_map(|perf| &perf.metrics);
+            metrics.filter_map(|one| one.verdict).collect()
+        }
+    };
+    let passed = own.contains(&Verdict::Pass);
+    (!passed).then(|| "it is said to pass, and nothing was judged that passed".to_owned())
 }
 
 /// Objects with a verdict, however deep, in the parts that kinds of gates add to their records.
@@ -198,6 +223,7 @@ pub fn counts(cases: &[Case]) -> [(Verdict, usize); 4] {
 mod tests {
     use super::*;
     use crate::gate::testing::{record, tangle};
+    use crate::model::CheckRecord;
 
     #[test]
     fn every_cell_is_a_case() {
@@ -225,6 +251,42 @@ mod tests {
         assert_eq!((all.len(), all[0].verdict), (1, Verdict::Inconclusive));
         record.verdict = Verdict::Skipped;
         assert_eq!(cases(&record)[0].verdict, Verdict::Skipped);
+    }
+
+    #[test]
+    fn no_headline_vouches_for_itself() {
+        let said = |change: &dyn Fn(&mut GateRecord)| {
+            let mut record = record(&|_, _, _| {});
+            change(&mut record);
+            worst(record.verdict, &cases(&record))
+        };
+        assert_eq!(said(&|_| {}), Verdict::Pass);
+        let skip = |record: &mut GateRecord| {
+            let cells = record.cells.iter_mut();
+            cells.for_each(|cell| cell.verdict = Verdict::Skipped);
+        };
+        let check = CheckRecord {
+            name: "needs".to_owned(),
+            verdict: Verdict::Pass,
+            found: String::new(),
+            reason: None,
+        };
+        assert_eq!(said(&skip), Verdict::Inconclusive);
+        // What another kind of gate judges is no part of this one.
+        assert_eq!(
+            said(&|record| {
+                record.cells.clear();
+                record.checks = vec![check.clone(); 5];
+            }),
+            Verdict::Inconclusive
+        );
+        let same = |record: &mut GateRecord| record.reason = Some("the very same".to_owned());
+        assert_eq!(said(&same), Verdict::Inconclusive);
+        // One that is skipped beside others is.
+        assert_eq!(
+            said(&|record| record.cells[0].verdict = Verdict::Skipped),
+            Verdict::Pass
+        );
     }
 
     #[test]

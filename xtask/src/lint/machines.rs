@@ -1,6 +1,8 @@
 //! What a build needs and where gates run: a file that cannot be read is noticed before the day that it is wanted.
 
-use crate::error::{Result, ResultExt};
+use std::path::Path;
+
+use crate::error::{Error, Result, ResultExt};
 use crate::lint::{Finding, Rule, Subject};
 use crate::model::{HostsFile, Toolchains, parse_toml};
 
@@ -33,12 +35,11 @@ fn check(subject: &Subject<'_>) -> Result<Vec<Finding>> {
     for (name, read, hint) in files {
         let path = subject.project.registry(name);
         // A checkout may build nothing, and gate on no other machine.
-        if !path.exists() {
+        if path.symlink_metadata().is_err() {
             continue;
         }
         let file = format!("registry/{name}");
-        let text = fs_err::read_to_string(&path)?;
-        if let Err(error) = read(&text, &file) {
+        if let Err(error) = text(&path, &file).and_then(|text| read(&text, &file)) {
             let message = error.to_string();
             let line = line_in(&message, &file).unwrap_or(1);
             findings.push(Finding::at(file, line, message, hint));
@@ -46,6 +47,24 @@ fn check(subject: &Subject<'_>) -> Result<Vec<Finding>> {
     }
     Ok(findings)
 }
+
+/// What a file holds; that it is none, or no text, is a finding as well.
+fn text(path: &Path, file: &str) -> Result<String> {
+    let wrong = |what: &str| Error::config(format!("{file} {what}"));
+    // Reading a pipe would wait for ever.
+    match path.metadata() {
+        Ok(meta) if !meta.is_file() => return Err(wrong("is no file")),
+        Ok(meta) if meta.len() > LARGEST => {
+            return Err(wrong("is no file of settings: it is too large"));
+        }
+        Ok(_) => {}
+        Err(error) => return Err(wrong(&format!("cannot be read: {error}"))),
+    }
+    std::fs::read_to_string(path).map_err(|error| wrong(&format!("cannot be read: {error}")))
+}
+
+/// Largest file of settings, in bytes.
+const LARGEST: u64 = 1 << 20;
 
 /// The line that an error of the parser names: `file:LINE:column`.
 fn line_in(message: &str, file: &str) -> Option<usize> {

@@ -69,6 +69,14 @@ fn every_rule_finds_its_fault() {
         "registry/toolchains.toml:3: machines: registry/toolchains.toml:3:1: unknown field `x`, expected one of `minimum`, `names`, `wheel`",
     );
     check(
+        &|toy| fs_err::create_dir_all(toy.root().join("registry/toolchains.toml")).unwrap(),
+        "registry/toolchains.toml:1: machines: registry/toolchains.toml is no file",
+    );
+    check(
+        &|toy| fs_err::write(toy.root().join("registry/hosts.toml"), b"\xff").unwrap(),
+        "registry/hosts.toml:1: machines: registry/hosts.toml cannot be read: stream did not contain valid UTF-8",
+    );
+    check(
         &|toy| {
             let text =
                 "schema = 1\n[[host]]\nname = \"a\"\naddress = \"a\"\nbackends = [\"cdua\"]\n";

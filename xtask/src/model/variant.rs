@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
+
 /// What compilers are asked to do.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize,
@@ -104,6 +106,17 @@ impl Variant {
             profile,
             ..Variant::default()
         }
+    }
+
+    /// Fails where there is no such build, a usage error.
+    pub fn check(&self) -> Result<()> {
+        if (self.libraries, self.processors) == (Libraries::Static, Processors::All) {
+            return Err(Error::usage(
+                "variants for processors are libraries that are loaded at run time: a static build has none",
+            )
+            .hint("leave out --libraries static, or --cpu-variants"));
+        }
+        Ok(())
     }
 
     /// Whether it is the one that needs no words.

@@ -189,6 +189,7 @@ fn a_file_under_another_name_is_refused() {
     for (name, built) in [
         ("libggml-cpu-x64.so", "libggml-cpu-haswell.so"),
         ("libggml-cpu.so.0", "libggml-cpu-x64.so"),
+        ("libllama.so.bak", "libllama.so.0.5.0"),
         ("llama-server", "llama-bench"),
         ("llama-server", "llama-server.so"),
         ("libllama.source", "libllama.so"),
