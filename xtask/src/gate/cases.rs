@@ -53,6 +53,22 @@ const FOUND: [&str; 11] = [
 /// Everything that `record` judges. Never empty, and never better than the record: where its
 /// verdict does not follow from its parts, the gate as a whole is a case of its own.
 pub fn cases(record: &GateRecord) -> Vec<Case> {
+    let mut cases = parts(record);
+    let judged = Verdict::all(cases.iter().map(|case| case.verdict));
+    // A headline does not vouch for itself.
+    if let Some(why) = doubt(record) {
+        cases.insert(0, Case::whole(Verdict::Inconclusive, Some(why)));
+        return cases;
+    }
+    if cases.is_empty() || judged != record.verdict || record.reason.is_some() {
+        let whole = Case::whole(record.verdict, record.reason.clone());
+        cases.insert(0, whole);
+    }
+    cases
+}
+
+/// What `record` judges by itself, whatever is said of the gate as a whole.
+pub fn parts(record: &GateRecord) -> Vec<Case> {
     let mut cases: Vec<Case> = (record.cells.iter())
         .map(|cell| Case {
             name: place(cell),
@@ -98,16 +114,6 @@ pub fn cases(record: &GateRecord) -> Vec<Case> {
                 walk(&name, &part, &mut cases);
             }
         }
-    }
-    let judged = Verdict::all(cases.iter().map(|case| case.verdict));
-    // A headline does not vouch for itself.
-    if let Some(why) = doubt(record) {
-        cases.insert(0, Case::whole(Verdict::Inconclusive, Some(why)));
-        return cases;
-    }
-    if cases.is_empty() || judged != record.verdict || record.reason.is_some() {
-        let whole = Case::whole(record.verdict, record.reason.clone());
-        cases.insert(0, whole);
     }
     cases
 }

@@ -39,8 +39,8 @@
 //!
 //! A new kind of gate is a variant of [`definition::Plan`], a type for its definition, a module
 //! beside `chash` with a function `gate`, a match arm in `compare`, and a field in [`work::Found`] and
-//! in [`GateRecord`]. The compiler names the other places but three: `definition::load_one` reads the kind,
-//! `table` shows its rows, and `bisect/said.rs` tells its reasons.
+//! in [`GateRecord`]. The compiler names the other places but two: `definition::load_one` reads the kind,
+//! and `table` shows its rows.
 
 pub mod acceptance;
 pub mod artifacts;

@@ -1,6 +1,7 @@
 //! What a run of a gate says to a bisection.
 
 use crate::error::{Error, Kind, Result};
+use crate::gate::cases::parts;
 use crate::gate::{Report, perf};
 use crate::model::{GateRecord, Metric, Verdict};
 
@@ -61,7 +62,7 @@ pub fn said(report: Result<Report>, metric: Option<Metric>) -> Result<Said> {
     if verdict == Verdict::Inconclusive && same_sides(record) {
         // With nothing between them no patch can be at fault.
         let same = "both sides are the same here";
-        let parts = metric.map_or_else(|| cells(record), |metric| by_metric(record, metric));
+        let parts = metric.map_or_else(|| all_parts(record), |metric| by_metric(record, metric));
         return Ok(match parts {
             Verdict::Pass => plain(
                 Verdict::Pass,
@@ -93,51 +94,18 @@ fn why(record: &GateRecord) -> Option<String> {
 
 /// The reason of the first part of a record with that verdict.
 fn first(record: &GateRecord, verdict: Verdict) -> Option<String> {
-    let mut all = parts(record).into_iter().chain(metrics(record));
-    all.find_map(|part| part.1.filter(|_| part.0 == verdict))
+    let mut found = parts(record)
+        .into_iter()
+        .filter(|part| part.verdict == verdict);
+    found.find_map(|part| Some(format!("{}: {}", part.name, part.reason?)))
 }
 
 /// What all parts say, whatever is said of the run as a whole.
-fn cells(record: &GateRecord) -> Verdict {
+fn all_parts(record: &GateRecord) -> Verdict {
     if let Some(perf) = &record.perf {
         return perf::judge::verdict(&perf.metrics, &perf.counters);
     }
-    Verdict::all(parts(record).into_iter().map(|part| part.0))
-}
-
-/// A verdict, and the reason for it.
-type Part = (Verdict, Option<String>);
-
-/// What was judged by itself, of every kind of gate but `perf`.
-fn parts(record: &GateRecord) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::new();
-    let cells = record.cells.iter().map(|cell| {
-        let place = crate::gate::table::place(cell);
-        let reason = cell.reason.as_ref();
-        (
-            cell.verdict,
-            reason.map(|reason| format!("{place}: {reason}")),
-        )
-    });
-    parts.extend(cells);
-    parts.extend((record.acceptance.iter()).map(|share| (share.verdict, share.reason.clone())));
-    parts.extend(
-        (record.checks.iter()).map(|check| (check.verdict, named(&check.name, &check.reason))),
-    );
-    parts.extend((record.logits.iter()).map(|one| (one.verdict, named(&one.prompt, &one.reason))));
-    let counters = record.counters.iter();
-    parts.extend(counters.filter_map(|one| Some((one.verdict?, named(&one.name, &one.reason)))));
-    parts.extend((record.retrieval.iter()).map(|needle| (needle.verdict, needle.reason.clone())));
-    parts
-}
-
-fn metrics(record: &GateRecord) -> impl Iterator<Item = Part> {
-    let metrics = record.perf.iter().flat_map(|perf| &perf.metrics);
-    metrics.filter_map(|metric| Some((metric.verdict?, metric.reason.clone())))
-}
-
-fn named(name: &str, reason: &Option<String>) -> Option<String> {
-    reason.as_ref().map(|reason| format!("{name}: {reason}"))
+    Verdict::all(parts(record).into_iter().map(|part| part.verdict))
 }
 
 fn by_metric(record: &GateRecord, metric: Metric) -> Verdict {

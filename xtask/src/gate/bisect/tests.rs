@@ -46,7 +46,10 @@ fn the_reason_of_any_kind_of_part_is_told() {
         check("exports", Verdict::Fail, "one is gone"),
     ];
     let said = said(Ok(report(bad)), None).unwrap();
-    assert_eq!(said.reason.as_deref(), Some("exports: one is gone"));
+    assert_eq!(
+        said.reason.as_deref(),
+        Some("checks name exports: one is gone")
+    );
 }
 
 #[test]
